@@ -33,8 +33,8 @@ LONGEST_SOCKET_PATH = 107
 LONGEST_SOCKET = f"{LIVE}/work-01234567.sock"
 
 
-def new_run_id(now=None):
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + "-" + secrets.token_hex(2)
+def new_run_id():
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime()) + "-" + secrets.token_hex(2)
 
 
 def fits_a_socket(folder):

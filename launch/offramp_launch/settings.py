@@ -165,9 +165,9 @@ def number_of_consumers(config, argv, first=None):
     return consumers, None
 
 
-def default_consumers(config, cores=None):
+def default_consumers(config):
     """For a producer that leaves the number to the launcher."""
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    cores = len(os.sched_getaffinity(0))
     gpu = config.get("device") != "cpu" and glob.glob("/dev/nvidia[0-9]*")
     return min(max(cores // 2, 2), 8) if gpu else 2
 

@@ -131,8 +131,8 @@ def in_ascii(problem):
 class Top:
     """Asks the run for its status and draws it. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
 
-    def __init__(self, run_dir, clock=time.monotonic):
-        self._run_dir, self._clock = run_dir, clock
+    def __init__(self, run_dir):
+        self._run_dir = run_dir
         self._client = None
         self._seen = Rates()
         self._document = {}
@@ -144,11 +144,11 @@ class Top:
         from offramp_launch.watching.drawing import draw
 
         while not self._is_over:
-            until = self._clock() + LOOK_SECONDS
+            until = time.monotonic() + LOOK_SECONDS
             self._look()
-            note = self._note if self._clock() < self._noted + NOTE_SECONDS else None
+            note = self._note if time.monotonic() < self._noted + NOTE_SECONDS else None
             screen.show(draw(self._document, self._seen, screen.console.width, screen.console.height, note))
-            typed = "" if self._is_over else screen.keys(until - self._clock())
+            typed = "" if self._is_over else screen.keys(until - time.monotonic())
             if typed is None or "q" in typed:
                 return
             for key in typed:
@@ -157,7 +157,7 @@ class Top:
     def _look(self):
         try:
             self._document = self._ask({"do": "status"})
-            self._seen.add(self._document, self._clock())
+            self._seen.add(self._document, time.monotonic())
         except LaunchError as problem:
             self._is_over = not accepts_connections(self._run_dir / CONTROL_SOCKET)
             status = {**(self._document.get("status") or {}), **(read_object(self._run_dir / "status.json") or {})}
@@ -197,7 +197,7 @@ class Top:
             self._show_note(problem.in_one_line(), True)
 
     def _show_note(self, text, is_alarm=False):
-        self._note, self._noted = (text, is_alarm), self._clock()
+        self._note, self._noted = (text, is_alarm), time.monotonic()
 
     def final_messages(self):
         """The line that stays on the terminal."""
