@@ -6,7 +6,6 @@ import collections
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import selectors
 import signal
@@ -77,8 +76,8 @@ class GpusSupervisor(ProcessLoop):
     """Owns: the workers. If the launcher is killed, the lifeline closes, and the workers and their programs exit."""
 
     def __init__(self, plan, display):
-        super().__init__(plan.run_dir, display, plan.http)
-        self._plan, self._run_dir, self._job, self._bounds = plan, plan.run_dir, plan.job, plan.bounds
+        super().__init__(plan, display)
+        self._job, self._bounds = plan.job, plan.bounds
         self._workers = workers_of(plan.workers, plan.run_dir, plan.starts_ahead)
         self._records_before = records = plan.job.records()
         self._todo = collections.deque(index for index in range(plan.job.shards) if index not in records)
@@ -91,7 +90,6 @@ class GpusSupervisor(ProcessLoop):
         self.done_before = total_of(self.counts.values())["done"]
         self._tries: collections.Counter[int] = collections.Counter()
         self._noted = set()
-        self.status = {}
         self.attempts = []
         self._abandoned_at = None
 
@@ -122,11 +120,8 @@ class GpusSupervisor(ProcessLoop):
     def is_work_left(self):
         return bool(self._todo)
 
-    def _is_ending(self):
-        return self._draining or bool(self.failure)
-
     def _begin_next(self, worker):
-        if self._is_ending() or not worker.is_free or not self._todo:
+        if self._draining or not worker.is_free or not self._todo:
             return
         if worker.number == 2 and any(each.is_loading for each in self._workers if each.number == 1):
             return  # if memory is too small for two, the second worker must be the one that fails
@@ -136,7 +131,7 @@ class GpusSupervisor(ProcessLoop):
         self.attempts.append((index, run_dir))
         kept_open = (self._plan.output_lock.fd,) if self._plan.output_lock else ()
         try:
-            worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, kept_open)
+            worker.begin(index, run_dir, self.run_dir.log(run_dir.name), command, self._lifeline_read, kept_open)
         except LaunchError as problem:
             self._todo.append(index)
             self.fail(problem)
@@ -157,7 +152,7 @@ class GpusSupervisor(ProcessLoop):
     def _new_run_dir(self, index):
         """A directory that no earlier attempt used."""
         again = 0
-        while (folder := self._run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
+        while (folder := self.run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
             again += 1
         return folder
 
@@ -282,7 +277,7 @@ class GpusSupervisor(ProcessLoop):
             bring_dead_letters(run_dir)
             with contextlib.suppress(OSError):  # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / DROPPED).read_bytes()
-                whole = self._run_dir.file(DROPPED)
+                whole = self.run_dir.file(DROPPED)
                 with write_errors(whole), open(whole, "ab") as file:
                     file.write(listed)
         except LaunchError as problem:
@@ -305,7 +300,7 @@ class GpusSupervisor(ProcessLoop):
         self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
-        self.status = whole_status(
+        self._status = whole_status(
             self._state(),
             self._job.items,
             total,
@@ -313,12 +308,12 @@ class GpusSupervisor(ProcessLoop):
             [describe(worker) for worker in self._workers],
         )
         with contextlib.suppress(OSError):
-            self._run_dir.write(STATUS, json.dumps({**self.status, "run_id": self._plan.run_id}, indent=2) + "\n")
-        self._display.show(self.status)
+            self.run_dir.write(STATUS, json.dumps({**self._status, "run_id": self._plan.run_id}, indent=2) + "\n")
+        self._display.show(self._status)
 
     def _state(self):
         if self._is_running():
-            return "draining" if self._is_ending() else "running"
+            return "draining" if self._draining else "running"
         return "abandoned" if self.is_work_left() else "ended"
 
     def _look_at(self, worker):
@@ -402,7 +397,7 @@ class GpusSupervisor(ProcessLoop):
         raise self._for_one_worker("is traced a worker at a time", "trace {}; status lists all")
 
     def _for_one_worker(self, what, command):
-        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
+        one = next((worker.run_dir for worker in self._at_work()), self.run_dir.path)
         return UsageError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}")
 
     def _scale(self, text):
@@ -416,7 +411,7 @@ class GpusSupervisor(ProcessLoop):
                 f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                 "./launch/offramp stop ends the run",
             )
-        if self._is_ending():
+        if self._draining:
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
         for number, workers in enumerate(working):
@@ -455,19 +450,13 @@ class GpusSupervisor(ProcessLoop):
     def _consumers_wanted(self):
         return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
-    def _describe(self):
+    def _facts(self):
         return {
-            "run_id": self._plan.run_id,
-            "run_dir": str(self._run_dir.path),
             "consumers_wanted": self._consumers_wanted(),
-            "consumers_alive": consumers_of(self.status, self._workers),
-            "launcher_pid": os.getpid(),
-            "ending": self._is_ending(),
+            "consumers_alive": consumers_of(self._status, self._workers),
             "reload": None,
             "following": self._following(),
-            **self._logbook.record(),
             **self._reported_by_workers(),
-            "status": self.status,
         }
 
     def _reported_by_workers(self):

@@ -100,6 +100,7 @@ class ProgramWatch(Watch):
 
     def _facts(self):
         return {
+            **super()._facts(),
             "producer_pid": int(self._endpoint["producer_pid"]),
             "producer_restarts": 0,
             "taking_over": False,

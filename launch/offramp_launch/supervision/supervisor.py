@@ -225,6 +225,7 @@ class Supervisor(Watch):
 
     def _facts(self):
         return {
+            **super()._facts(),
             "producer_pid": self._started.pid if self._started else None,
             "producer_restarts": self._recovery.restarts,
             "taking_over": self._is_recovered(),

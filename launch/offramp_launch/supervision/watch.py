@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import typing
 
@@ -58,9 +57,7 @@ class Watch(ProcessLoop):
     """
 
     def __init__(self, plan, display):
-        super().__init__(plan.run_dir, display, plan.http)
-        self._plan = plan
-        self._status = {}
+        super().__init__(plan, display)
         self._over = False  # the run accepts no more consumers
         self._left_out = set()  # names in the status that were skipped
         self._stories = IncidentReporter(plan.run_dir.path)
@@ -88,8 +85,6 @@ class Watch(ProcessLoop):
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
-    run_dir = property(lambda self: self._plan.run_dir)
-    status = property(lambda self: self._status)
     records = property(lambda self: self._slots.records)
     following = property(
         lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
@@ -262,22 +257,11 @@ class Watch(ProcessLoop):
         """Process ids of the consumers whose `what` is set in the run's last status."""
         return {consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get(what)}
 
-    def _describe(self):
+    def _facts(self):
         return {
-            "run_id": self._plan.run_id,
-            "run_dir": str(self._plan.run_dir.path),
             "consumers_wanted": len(self._slots.staying()),
             "consumers_alive": len(self._slots.children()),
-            "launcher_pid": os.getpid(),
-            **self._facts(),
-            **self._logbook.record(),
-            "ending": self._draining,
             "status_seconds": self._plan.status_seconds,
             "following": self._follower.report(),
             "reload": self._reload.describe() if self._reload else None,
-            "status": self._status,
         }
-
-    def _facts(self):
-        """Further fields of the run's description."""
-        return {}
