@@ -5,7 +5,7 @@ import ast
 import pathlib
 
 from exporter.inputs import network_input
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import NotFoundError, UsageError
 
 SMALLEST_SIZE, LARGEST_SIZE = 32, 8192  # of a run's --image-size and --resize-size
 INTERPOLATIONS = ("bilinear", "bicubic")
@@ -13,148 +13,7 @@ INTERPOLATIONS = ("bilinear", "bicubic")
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise LaunchError(f"export: {message}", "See ./launch/offramp export --help", ExitCode.USAGE)
-
-
-def parse(argv):
-    parser = Parser(
-        prog="./launch/offramp export",
-        allow_abbrev=False,
-        description="Compiles a network with AOTInductor. Writes MODEL.pt2 and MODEL.toml, the description of its input.",
-    )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module",
-    )
-    parser.add_argument(
-        "--output",
-        metavar="FILE.pt2",
-        type=package_name,
-        help="model file to write [the network's name, in this folder]",
-    )
-    parser.add_argument(
-        "--weights", metavar="FILE", help="state dict, .safetensors or .pth [random weights, or the function's own]"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of random weights [0]")
-    parser.add_argument(
-        "--argument",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=named_value,
-        help="argument of the function, such as num_classes=2; repeatable",
-    )
-    parser.add_argument(
-        "--device",
-        choices=("auto", "cpu", "cuda"),
-        default="auto",
-        help="device to compile for [auto: the GPU if there is one]",
-    )
-    parser.add_argument(
-        "--batch", type=batch, default=None, metavar="N|any", help="samples per batch [64; on the CPU 4]"
-    )
-    parser.add_argument(
-        "--image-size",
-        type=size,
-        default=None,
-        metavar="N|HxW",
-        help="size of the input pictures [torchvision's for its networks, else 224]",
-    )
-    parser.add_argument(
-        "--resize-size",
-        type=resize_size,
-        default=None,
-        metavar="N|none",
-        help="length of a picture's shorter side before the centre crop to --image-size; none: squeeze the whole picture "
-        "[torchvision's for its networks]",
-    )
-    parser.add_argument(
-        "--interpolation",
-        choices=INTERPOLATIONS,
-        default=None,
-        help="how pictures are resized [torchvision's for its networks]",
-    )
-    parser.add_argument(
-        "--input-shape",
-        type=shape,
-        default=None,
-        metavar="128x256",
-        help="shape of one sample, for a network that takes no pictures",
-    )
-    parser.add_argument(
-        "--input",
-        dest="inputs",
-        type=network_input,
-        action="append",
-        default=[],
-        metavar="NAME=TYPE:SHAPE",
-        help="one input of a network with several; repeatable. NAME: the parameter of forward(). TYPE: float32, int64 or another "
-        "number. SHAPE: of one sample, omitted for a single number (features=float32:3x16). Tokens: NAME=ids:128, "
-        "NAME=mask:128, NAME=types:128, int64 unless :int32 follows",
-    )
-    parser.add_argument(
-        "--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes tokens; copied beside the model"
-    )
-    parser.add_argument(
-        "--max-tokens",
-        type=lambda text: whole(text, 8192),
-        default=None,
-        metavar="N",
-        help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]",
-    )
-    parser.add_argument(
-        "--length",
-        choices=("auto", "any", "fixed"),
-        default="auto",
-        help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
-        "auto: any on a CPU if the network allows it, else fixed",
-    )
-    parser.add_argument(
-        "--precision",
-        dest="asked_precision",
-        choices=("fp32", "tf32", "bf16"),
-        help="precision of the computation; input and outputs stay float32 [fp32]",
-    )
-    parser.add_argument(
-        "--memory-format",
-        choices=("auto", "contiguous", "channels-last"),
-        default="auto",
-        help="memory layout of pictures [auto: channels-last on a GPU]",
-    )
-    parser.add_argument(
-        "--mean",
-        type=colours,
-        default=None,
-        metavar="R,G,B",
-        help="mean to subtract from pixels in [0, 1] [torchvision's]",
-    )
-    parser.add_argument(
-        "--std", type=colours, default=None, metavar="R,G,B", help="standard deviation to divide by [torchvision's]"
-    )
-    parser.add_argument(
-        "--colour-order",
-        choices=("rgb", "bgr"),
-        default="rgb",
-        help="channel order of the network, --mean and --std [rgb]",
-    )
-    parser.add_argument(
-        "--scores",
-        choices=("probability", "logit"),
-        default=None,
-        help="foreground value of a network of one channel, for the metadata [probability]",
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=None,
-        help="largest allowed difference from eager PyTorch, relative to the largest value [1e-3; tf32 1e-2; bf16 5e-2]",
-    )
-    wish = parser.parse_args(argv)
-    wish.precision = wish.asked_precision or "fp32"
-    check_name(wish.model)
-    check_together(parser, wish)
-    return wish
+        raise UsageError(f"export: {message}", "See ./launch/offramp export --help")
 
 
 def check_name(model):
@@ -162,18 +21,14 @@ def check_name(model):
     origin, colon, name = model.rpartition(":")
     if not (colon and origin and name):
         what, fix = diagnose_file(model)
-        raise LaunchError(f"'{model}' {what}", fix, ExitCode.USAGE)
+        raise UsageError(f"'{model}' {what}", fix)
     if origin == "sentence" and not pathlib.Path(name).is_dir():
-        raise LaunchError(
-            f"{model}: the folder '{name}' does not exist",
-            "Give the folder of a sentence-transformers model",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            f"{model}: the folder '{name}' does not exist", "Give the folder of a sentence-transformers model"
         )
     if origin.endswith(".py") and not pathlib.Path(origin).is_file():
-        raise LaunchError(
-            f"{model}: the file '{origin}' does not exist",
-            "FILE.py is a path; a module is named without .py",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            f"{model}: the file '{origin}' does not exist", "FILE.py is a path; a module is named without .py"
         )
 
 
@@ -285,3 +140,127 @@ def colours(text):
     if len(numbers) != 3:
         raise argparse.ArgumentTypeError(f"'{text}' is not three numbers separated by commas")
     return numbers
+
+
+def flag(name, **settings):
+    """`settings`: as for argparse."""
+    return name, settings
+
+
+FLAGS: tuple[tuple[str, dict], ...] = (
+    flag(
+        "model",
+        metavar="MODEL",
+        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module",
+    ),
+    flag(
+        "--output",
+        metavar="FILE.pt2",
+        type=package_name,
+        help="model file to write [the network's name, in this folder]",
+    ),
+    flag("--weights", metavar="FILE", help="state dict, .safetensors or .pth [random weights, or the function's own]"),
+    flag("--seed", type=int, default=0, help="seed of random weights [0]"),
+    flag(
+        "--argument",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=named_value,
+        help="argument of the function, such as num_classes=2; repeatable",
+    ),
+    flag(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="device to compile for [auto: the GPU if there is one]",
+    ),
+    flag("--batch", type=batch, metavar="N|any", help="samples per batch [64; on the CPU 4]"),
+    flag(
+        "--image-size",
+        type=size,
+        metavar="N|HxW",
+        help="size of the input pictures [torchvision's for its networks, else 224]",
+    ),
+    flag(
+        "--resize-size",
+        type=resize_size,
+        metavar="N|none",
+        help="length of a picture's shorter side before the centre crop to --image-size; none: squeeze the whole picture "
+        "[torchvision's for its networks]",
+    ),
+    flag("--interpolation", choices=INTERPOLATIONS, help="how pictures are resized [torchvision's for its networks]"),
+    flag(
+        "--input-shape", type=shape, metavar="128x256", help="shape of one sample, for a network that takes no pictures"
+    ),
+    flag(
+        "--input",
+        dest="inputs",
+        type=network_input,
+        action="append",
+        default=[],
+        metavar="NAME=TYPE:SHAPE",
+        help="one input of a network with several; repeatable. NAME: the parameter of forward(). TYPE: float32, int64 or another "
+        "number. SHAPE: of one sample, omitted for a single number (features=float32:3x16). Tokens: NAME=ids:128, "
+        "NAME=mask:128, NAME=types:128, int64 unless :int32 follows",
+    ),
+    flag("--tokenizer", metavar="FILE", help="tokenizer.json of a network that takes tokens; copied beside the model"),
+    flag(
+        "--max-tokens",
+        type=lambda text: whole(text, 8192),
+        metavar="N",
+        help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]",
+    ),
+    flag(
+        "--length",
+        choices=("auto", "any", "fixed"),
+        default="auto",
+        help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
+        "auto: any on a CPU if the network allows it, else fixed",
+    ),
+    flag(
+        "--precision",
+        dest="asked_precision",
+        choices=("fp32", "tf32", "bf16"),
+        help="precision of the computation; input and outputs stay float32 [fp32]",
+    ),
+    flag(
+        "--memory-format",
+        choices=("auto", "contiguous", "channels-last"),
+        default="auto",
+        help="memory layout of pictures [auto: channels-last on a GPU]",
+    ),
+    flag("--mean", type=colours, metavar="R,G,B", help="mean to subtract from pixels in [0, 1] [torchvision's]"),
+    flag("--std", type=colours, metavar="R,G,B", help="standard deviation to divide by [torchvision's]"),
+    flag(
+        "--colour-order",
+        choices=("rgb", "bgr"),
+        default="rgb",
+        help="channel order of the network, --mean and --std [rgb]",
+    ),
+    flag(
+        "--scores",
+        choices=("probability", "logit"),
+        help="foreground value of a network of one channel, for the metadata [probability]",
+    ),
+    flag(
+        "--tolerance",
+        type=float,
+        help="largest allowed difference from eager PyTorch, relative to the largest value [1e-3; tf32 1e-2; bf16 5e-2]",
+    ),
+)
+
+
+def parse(argv):
+    parser = Parser(
+        prog="./launch/offramp export",
+        allow_abbrev=False,
+        description="Compiles a network with AOTInductor. Writes MODEL.pt2 and MODEL.toml, the description of its input.",
+    )
+    for name, settings in FLAGS:
+        parser.add_argument(name, **settings)
+    wish = parser.parse_args(argv)
+    wish.precision = wish.asked_precision or "fp32"
+    check_name(wish.model)
+    check_together(parser, wish)
+    return wish

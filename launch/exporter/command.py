@@ -9,7 +9,7 @@ import warnings
 
 from exporter import checking, compiling, metadata, networks, own_code
 from exporter.arguments import parse
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, WriteError
 
 # A model's files, in the order in which they are renamed: the model itself comes last.
 SUFFIXES = (".toml", ".tokenizer.json", ".pt2")
@@ -47,10 +47,8 @@ def export(wish):
     try:
         make_files(file, wish, plan, network, module)
     except OSError as problem:
-        raise LaunchError(
-            f"{file} cannot be made: {problem}",
-            "Give --output a writable folder with room for the model",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"{file} cannot be made: {problem}", "Give --output a writable folder with room for the model"
         ) from problem
     if network.random_weights:
         say("its weights are random, so its outputs are meaningless. Load a state dict with --weights FILE")
@@ -76,18 +74,10 @@ def how_to_run(file, network):
 def check_places(file):
     """Checks the output before the compiler runs for minutes."""
     if not file.parent.is_dir():
-        raise LaunchError(
-            f"--output {file}: the folder {file.parent} does not exist",
-            "Create it, or give another",
-            ExitCode.CANNOT_WRITE,
-        )
+        raise WriteError(f"--output {file}: the folder {file.parent} does not exist", "Create it, or give another")
     for suffix in SUFFIXES:
         if file.with_suffix(suffix).is_dir():
-            raise LaunchError(
-                f"{file.with_suffix(suffix)} cannot be made: it is a folder",
-                "Give --output another name",
-                ExitCode.CANNOT_WRITE,
-            )
+            raise WriteError(f"{file.with_suffix(suffix)} cannot be made: it is a folder", "Give --output another name")
 
 
 def make_files(file, wish, plan, network, module):
@@ -101,19 +91,16 @@ def make_files(file, wish, plan, network, module):
         if plan.length != "fixed" and not difference.any_length:
             obstacle = obstacle or "the compiler made its length fixed"
             if plan.length == "any":
-                raise LaunchError(
-                    f"--length any: {obstacle}; nothing was written", "Give --length fixed", ExitCode.BAD_INPUT
-                )
+                raise InputError(f"--length any: {obstacle}; nothing was written", "Give --length fixed")
             say(
                 f"texts are padded to {plan.longest} tokens each, because this model accepts only this length: {obstacle}"
             )
         say(f"largest difference from eager PyTorch: {difference.describe()}")
         if not difference.largest <= plan.tolerance:
-            raise LaunchError(
+            raise InputError(
                 f"the compiled model differs from the network by {difference.largest:.2g} of its largest value, more than "
                 f"{plan.tolerance:.2g}; nothing was written",
                 "Give --precision fp32, or a larger --tolerance",
-                ExitCode.BAD_INPUT,
             )
         metadata.write(
             unfinished.with_suffix(".toml"), wish, plan, network, difference.output_names, difference.any_length

@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from exporter import inputs
 from exporter.arguments import LARGEST_SIZE, SMALLEST_SIZE, flags_of_pictures
 from exporter.own_code import first_lines, own_line
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError
 
 TOLERANCES = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}
 BATCH = {"cuda": 64, "cpu": 4}  # default of a run
@@ -109,20 +109,17 @@ def plan(wish, network):
             ExitCode.DEVICE_UNSUPPORTED,
         )
     if device == "cpu" and wish.precision == "tf32":
-        raise LaunchError("--precision tf32 needs a GPU", "Give fp32 or bf16", ExitCode.USAGE)
+        raise UsageError("--precision tf32 needs a GPU", "Give fp32 or bf16")
     tokens = network.tokens or any(one.tokens for one in network.inputs)
     pictures = wish.input_shape is None and not tokens and not network.inputs
     if not pictures and (given := flags_of_pictures(wish)):
-        raise LaunchError(
+        raise UsageError(
             f"{given[0]} is for networks that take pictures, but {wish.model} takes {'numbers' if wish.input_shape else 'tokens'}",
             "Omit it",
-            ExitCode.USAGE,
         )
     if wish.length == "any" and not tokens:
-        raise LaunchError(
-            f"--length any is for networks that take a text's tokens, but {wish.model} takes none",
-            "Omit it",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--length any is for networks that take a text's tokens, but {wish.model} takes none", "Omit it"
         )
     sample = (2, network.tokens) if network.tokens else wish.input_shape
     height, width = wish.image_size or (defaults.image_size, defaults.image_size)
@@ -155,10 +152,9 @@ def resize_size(wish, defaults, size):
         in_proportion = min(round(defaults.resize_size * largest / defaults.image_size), LARGEST_SIZE)
         return in_proportion if SMALLEST_SIZE <= smallest == largest else 0
     if wish.resize_size and not SMALLEST_SIZE <= smallest == largest <= wish.resize_size:
-        raise LaunchError(
+        raise UsageError(
             f"--resize-size {wish.resize_size} cuts out the middle of a picture, but the network takes {'x'.join(map(str, size))} pixels",
             f"Give a square --image-size of {SMALLEST_SIZE} to {wish.resize_size}, or omit --resize-size",
-            ExitCode.USAGE,
         )
     return wish.resize_size
 
@@ -239,9 +235,7 @@ def traced(module, given, named, dynamic_shapes):
         with torch.no_grad(), without_graphs():
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
     except Exception as problem:  # the network's code may raise any exception
-        raise LaunchError(
-            f"the network cannot be exported: {first_lines(problem)}", advice_for(problem), ExitCode.BAD_INPUT
-        ) from problem
+        raise InputError(f"the network cannot be exported: {first_lines(problem)}", advice_for(problem)) from problem
     # torch.export traces without cuDNN, and PyTorch caches the layout of each operation's result. With these cached layouts, compiled code would read
     # cuDNN's channels-last results as contiguous (PyTorch 2.11: wrong numbers without an error).
     FakeTensorMode.cache_clear()
@@ -279,11 +273,10 @@ def check_outputs(module, given, named, batch):
             tensors, names = flattened(answer)
     except Exception as problem:  # the network's code may raise any exception
         line = own_line(problem)
-        raise LaunchError(
+        raise InputError(
             f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
             f"{first_lines(problem)}",
             line or "A run passes these inputs: fix forward(), or describe its inputs with --input",
-            ExitCode.BAD_INPUT,
         ) from problem
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
@@ -292,10 +285,9 @@ def check_outputs(module, given, named, batch):
 
 def check_is_batch(name, tensor, batch):
     if tensor.dim() == 0 or tensor.shape[0] != batch:
-        raise LaunchError(
+        raise InputError(
             f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples",
             "Each output's first dimension must count the samples",
-            ExitCode.BAD_INPUT,
         )
 
 
@@ -342,7 +334,6 @@ def package(file, program):
             "The lines above have the details"
             if os.environ.get("TORCH_LOGS")
             else "TORCH_LOGS=+inductor in the environment shows more",
-            ExitCode.SYSTEM,
         ) from problem
 
 
@@ -359,9 +350,7 @@ def open_dimensions(plan, given, named, any_length):
 def check_any_length(module, plan):
     """Errors: LaunchError if the outputs depend on the text's length or padding, or the network fails on a shorter text."""
     if plan.longest <= SHORTEST:
-        raise LaunchError(
-            f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed", ExitCode.USAGE
-        )
+        raise UsageError(f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed")
     shapes = []
     for length in (plan.longest, SHORTEST):
         given, named = plan.arguments(plan.example_batch, 0, length)
@@ -369,10 +358,8 @@ def check_any_length(module, plan):
         with torch.no_grad():
             shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
     if shapes[0] != shapes[1]:
-        raise LaunchError(
-            f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}",
-            "Give --length fixed",
-            ExitCode.BAD_INPUT,
+        raise InputError(
+            f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}", "Give --length fixed"
         )
     length = (SHORTEST + plan.longest) // 2
     given, named = plan.arguments(plan.example_batch, 0, length)
@@ -386,10 +373,8 @@ def check_any_length(module, plan):
         )
         for one, other in zip(short, filled_up)
     ):
-        raise LaunchError(
-            "the outputs depend on the padding of texts: the mask does not hide all of it",
-            "Give --length fixed",
-            ExitCode.BAD_INPUT,
+        raise InputError(
+            "the outputs depend on the padding of texts: the mask does not hide all of it", "Give --length fixed"
         )
 
 

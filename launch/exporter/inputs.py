@@ -6,7 +6,7 @@ import inspect
 import re
 
 from model_package.tokens import TOKEN_DTYPES
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, UsageError
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 MOST_SIDE, MOST_DIMENSIONS, MOST_INPUTS = 65536, 7, 16
@@ -95,16 +95,15 @@ def of_network(inputs, module):
     if not inputs:
         several = needed or named  # if forward() requires none, it needs some of the optional ones
         if len(several) > 1:
-            raise LaunchError(
+            raise InputError(
                 f"the network cannot be exported with one input of pictures: its forward() takes {', '.join(several)}",
                 f"Describe each of them: {' '.join(flag_for(name) for name in several)}",
-                ExitCode.BAD_INPUT,
             )
         return ()
     check_together(inputs, given)
     unknown, missing = [name for name in given if name not in named], [name for name in needed if name not in given]
     if unknown or missing:
-        raise LaunchError(
+        raise UsageError(
             "; ".join(
                 (
                     *(f"the network's forward() has no parameter '{name}'" for name in unknown),
@@ -112,23 +111,19 @@ def of_network(inputs, module):
                 )
             ),
             f"It takes {', '.join(named) or 'none by name'}: --input NAME=TYPE:SHAPE for each",
-            ExitCode.USAGE,
         )
     return tuple(sorted(inputs, key=lambda one: named.index(one.name)))
 
 
 def check_together(inputs, names):
     if len(set(names)) != len(names):
-        raise LaunchError("--input names one parameter twice", "Give each parameter once", ExitCode.USAGE)
+        raise UsageError("--input names one parameter twice", "Give each parameter once")
     if len(names) > MOST_INPUTS:
-        raise LaunchError(
-            f"--input is given {len(names)} times", f"A model has at most {MOST_INPUTS} inputs", ExitCode.USAGE
-        )
+        raise UsageError(f"--input is given {len(names)} times", f"A model has at most {MOST_INPUTS} inputs")
     if len({bool(one.tokens) for one in inputs}) > 1 or len({one.shape for one in inputs if one.tokens}) > 1:
-        raise LaunchError(
+        raise UsageError(
             "--input: a network's inputs are all tokens of one length, or all arrays",
             "Give NAME=ids:128 NAME=mask:128, or for example NAME=float32:3x16",
-            ExitCode.USAGE,
         )
 
 

@@ -13,7 +13,7 @@ import torch
 
 from exporter import inputs, own_code
 from exporter.arguments import INTERPOLATIONS
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 
 TORCHVISION, SENTENCE = "torchvision", "sentence"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -60,10 +60,8 @@ class Network:
 def make(wish):
     origin, _, name = wish.model.rpartition(":")
     if wish.inputs and origin in (TORCHVISION, SENTENCE):
-        raise LaunchError(
-            f"--input cannot be combined with {origin}:",
-            "Omit it: the inputs of these networks are known",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--input cannot be combined with {origin}:", "Omit it: the inputs of these networks are known"
         )
     if origin == SENTENCE:
         return sentence_encoder(name, wish)
@@ -101,19 +99,17 @@ def tokenizer(wish):
         with open(wish.tokenizer, "rb"):
             return pathlib.Path(wish.tokenizer)
     except OSError as problem:
-        raise LaunchError(
+        raise NotFoundError(
             f"--tokenizer {wish.tokenizer} cannot be read: {problem.strerror}",
             "Give the tokenizer.json that the model was trained with",
-            ExitCode.NO_INPUT,
         ) from problem
 
 
 def sentence_encoder(folder, wish):
     if wish.weights or wish.argument or wish.input_shape:
-        raise LaunchError(
+        raise UsageError(
             "--weights, --argument and --input-shape cannot be combined with sentence:FOLDER",
             "Omit them: the folder contains the weights and settings",
-            ExitCode.USAGE,
         )
     from exporter import sentences
 
@@ -138,15 +134,13 @@ def from_torchvision(name, arguments):
             f"torchvision is not installed ({problem})",
             "pip install the torchvision that goes with this PyTorch "
             "(launch/requirements-export.txt), or export your own function",
-            ExitCode.SYSTEM,
         ) from problem
     known = models.list_models()
     if name not in known:
         near = [other for other in known if name in other] or difflib.get_close_matches(name, known, 1)
-        raise LaunchError(
+        raise UsageError(
             f"torchvision has no model '{name}'",
             f"Did you mean {near[0]}?" if near else "torchvision.models.list_models() lists all of them",
-            ExitCode.USAGE,
         )
     builder = models.get_model_builder(name)
     # Without these arguments, some networks download weights.
@@ -193,12 +187,10 @@ def from_function(origin, name, arguments):
             module = importlib.import_module(origin)
     function = getattr(module, name, None)
     if not callable(function):
-        raise LaunchError(f"'{origin}' has no function '{name}'", "It must return a torch.nn.Module", ExitCode.USAGE)
+        raise UsageError(f"'{origin}' has no function '{name}'", "It must return a torch.nn.Module")
     network = call(function, f"{origin}:{name}", arguments)
     if not isinstance(network, torch.nn.Module):
-        raise LaunchError(
-            f"{origin}:{name} returned {type(network).__name__}", "It must return a torch.nn.Module", ExitCode.BAD_INPUT
-        )
+        raise InputError(f"{origin}:{name} returned {type(network).__name__}", "It must return a torch.nn.Module")
     return network
 
 
@@ -224,19 +216,16 @@ def load(module, file):
         if names
     ]
     if problems:
-        raise LaunchError(
+        raise InputError(
             f"--weights {file} do not fit the network: {'; '.join(problems)}",
             "Pass the network's arguments with --argument, such as num_classes=2",
-            ExitCode.BAD_INPUT,
         )
     module.load_state_dict(found)
 
 
 def state_dict(file):
     if not pathlib.Path(file).is_file():
-        raise LaunchError(
-            f"--weights {file} does not exist", "Give a state dict: .safetensors or .pth", ExitCode.NO_INPUT
-        )
+        raise NotFoundError(f"--weights {file} does not exist", "Give a state dict: .safetensors or .pth")
     try:
         if file.endswith(".safetensors"):
             from safetensors.torch import load_file
@@ -245,18 +234,13 @@ def state_dict(file):
         else:
             found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as problem:  # each reader has its own errors
-        raise LaunchError(
+        raise InputError(
             f"--weights {file} cannot be read: {str(problem).splitlines()[0]}",
             "Give a state dict: .safetensors, or torch.save's .pth",
-            ExitCode.BAD_INPUT,
         ) from problem
     for wrapping in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(wrapping), dict):
             found = found[wrapping]
     if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise LaunchError(
-            f"--weights {file} is not a state dict",
-            "torch.save(network.state_dict(), FILE) writes one",
-            ExitCode.BAD_INPUT,
-        )
+        raise InputError(f"--weights {file} is not a state dict", "torch.save(network.state_dict(), FILE) writes one")
     return {name.removeprefix("module."): value for name, value in found.items()}

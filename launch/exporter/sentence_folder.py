@@ -6,7 +6,7 @@ import json
 import pathlib
 import platform
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, LaunchError, NotFoundError
 
 OWN_FUNCTION = "Export your own function that computes the vectors (FILE.py:FUNCTION)"
 # The transformer's file; older versions named it after the kind of model.
@@ -53,7 +53,7 @@ class File:
     def __init__(self, path):
         self.path, self._left = path, content(path)
         if not isinstance(self._left, dict):
-            raise LaunchError(f"{path} is not a JSON object", "Is the folder complete?", ExitCode.BAD_INPUT)
+            raise InputError(f"{path} is not a JSON object", "Is the folder complete?")
 
     def take(self, key, default=None):
         return self._left.pop(key, default)
@@ -65,10 +65,8 @@ class File:
             self.refuse(key, value)
 
     def refuse(self, key, value):
-        raise LaunchError(
-            f"{self.path} has {key} = {json.dumps(value)[:200]}, which export does not support",
-            OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
+        raise InputError(
+            f"{self.path} has {key} = {json.dumps(value)[:200]}, which export does not support", OWN_FUNCTION
         )
 
     def end(self):
@@ -80,9 +78,7 @@ def read(folder):
     """Errors: LaunchError names the file and the key."""
     folder = pathlib.Path(folder)
     if not folder.is_dir():
-        raise LaunchError(
-            f"{folder} is not a folder", "Give the folder of a sentence-transformers model", ExitCode.NO_INPUT
-        )
+        raise NotFoundError(f"{folder} is not a folder", "Give the folder of a sentence-transformers model")
     found = SentenceFolder(folder)
     modules = content(folder / "modules.json")
     if not modules:
@@ -92,16 +88,13 @@ def read(folder):
     try:
         kinds = [read_module(folder, part, found) for part in modules]
     except (AttributeError, TypeError) as problem:
-        raise LaunchError(
-            f"{folder / 'modules.json'} is not a list of modules: {problem}",
-            "Is the folder complete?",
-            ExitCode.BAD_INPUT,
+        raise InputError(
+            f"{folder / 'modules.json'} is not a list of modules: {problem}", "Is the folder complete?"
         ) from problem
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
-        raise LaunchError(
+        raise InputError(
             f"{folder / 'modules.json'} has the modules {', '.join(kinds)}",
             "Export supports Transformer, Pooling and optionally Normalize, in this order. " + OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
         )
     return found
 
@@ -113,10 +106,9 @@ def read_model(file, found):
     check_requirements(file, file.take("requirements"))
     prompts, name = {"query": "", "document": "", **(file.take("prompts") or {})}, file.take("default_prompt_name")
     if name is not None and name not in prompts:
-        raise LaunchError(
+        raise InputError(
             f"{file.path} has default_prompt_name = {json.dumps(name)}, but no prompt of that name",
             f"Set default_prompt_name to one of: {', '.join(prompts)}",
-            ExitCode.BAD_INPUT,
         )
     found.prompt = prompts.get(name) or ""
     found.truncate_dim = file.take("truncate_dim")
@@ -137,9 +129,7 @@ def check_requirements(file, requirements):
             continue  # sentence-transformers ignores invalid specifiers too
         if package.replace("_", "-") != "sentence-transformers" and not is_met(package, versions):
             raise LaunchError(
-                f"{file.path} has unmet requirements: {name}{versions}",
-                f"pip install '{package}{versions}'",
-                ExitCode.SYSTEM,
+                f"{file.path} has unmet requirements: {name}{versions}", f"pip install '{package}{versions}'"
             )
 
 
@@ -157,16 +147,14 @@ def read_module(folder, part, found):
     kind = part["type"].rpartition(".")[2]
     readers = {"Transformer": read_transformer, "Pooling": read_pooling, "Normalize": read_normalize}
     if kind not in readers or not part["type"].startswith("sentence_transformers."):
-        raise LaunchError(
+        raise InputError(
             f"{folder} has a module of type {part['type'] if kind in readers else kind}",
             f"Export supports only sentence-transformers' own Transformer, Pooling and Normalize. {OWN_FUNCTION}",
-            ExitCode.BAD_INPUT,
         )
     if kwargs := part.get("kwargs"):
-        raise LaunchError(
+        raise InputError(
             f"{folder / 'modules.json'} has kwargs = {json.dumps(kwargs)} for {kind}, which export does not support",
             OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
         )
     readers[kind](place, found)
     return kind
@@ -178,10 +166,9 @@ def read_transformer(place, found):
         next((place / name for name in TRANSFORMER_FILES if (place / name).is_file()), place / TRANSFORMER_FILES[0])
     )
     if (place / "adapter_config.json").is_file():
-        raise LaunchError(
+        raise InputError(
             f"{place / 'adapter_config.json'}: the transformer is an adapter of another model (PEFT)",
             "Merge it first: model.merge_and_unload(), then save_pretrained()",
-            ExitCode.BAD_INPUT,
         )
     found.max_seq_length, found.lower_case = file.take("max_seq_length"), bool(file.take("do_lower_case"))
     for older, name in OLDER_NAMES.items():
@@ -210,10 +197,9 @@ def read_pooling(place, found):
     mode = file.take("pooling_mode")
     modes = flags or ["mean"] if mode is None else [mode] if isinstance(mode, str) else mode
     if len(modes) != 1 or modes[0] not in POOLINGS:
-        raise LaunchError(
+        raise InputError(
             f"{file.path} pools by {', '.join(map(str, modes))} (pooling_mode)",
             f"Export supports the mean of the tokens and the first token. {OWN_FUNCTION}",
-            ExitCode.BAD_INPUT,
         )
     found.pooling = modes[0]
     file.take("embedding_dimension"), file.take("word_embedding_dimension")
@@ -236,4 +222,4 @@ def content(file):
     except FileNotFoundError:
         return {}
     except ValueError as problem:
-        raise LaunchError(f"{file} is not JSON: {problem}", "Is the folder complete?", ExitCode.BAD_INPUT) from problem
+        raise InputError(f"{file} is not JSON: {problem}", "Is the folder complete?") from problem

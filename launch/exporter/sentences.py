@@ -6,7 +6,7 @@ import torch
 
 from exporter import sentence_folder
 from exporter.sentence_folder import OWN_FUNCTION
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, LaunchError, UsageError
 
 MOST_TOKENS = 8192
 # These count positions from after the padding index.
@@ -53,7 +53,6 @@ def read(folder, max_tokens, precision=None):
         raise LaunchError(
             f"the PyPI package `transformers` is not installed ({problem})",
             "pip install transformers, beside this PyTorch",
-            ExitCode.SYSTEM,
         ) from problem
     if settings.max_seq_length is not None:
         settings.processor_kwargs.setdefault("model_max_length", settings.max_seq_length)
@@ -68,20 +67,17 @@ def read(folder, max_tokens, precision=None):
         raise
     except Exception as problem:  # each reader has its own errors
         reason = next((line for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-        raise LaunchError(
+        raise InputError(
             f"{folder} is not a sentence encoder that transformers reads: {reason}",
             "Give the folder of a sentence-transformers model",
-            ExitCode.BAD_INPUT,
         ) from problem
     check_tokenizer(settings, tokenizer)
     transformer = in_float32(settings, transformer, precision)
     longest = most_tokens(transformer)
     tokens = max_tokens or min(tokens_of(settings, tokenizer, config), longest)
     if tokens > longest:
-        raise LaunchError(
-            f"--max-tokens {tokens} is more than the {longest} positions of the model",
-            f"Give {longest} or less",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--max-tokens {tokens} is more than the {longest} positions of the model", f"Give {longest} or less"
         )
     network = (
         SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim)
@@ -95,37 +91,31 @@ def read(folder, max_tokens, precision=None):
 
 def check_kind(settings, config):
     if getattr(config, "is_encoder_decoder", False):
-        raise LaunchError(
+        raise InputError(
             f"{settings.folder / 'config.json'}: '{config.model_type}' is an encoder with a decoder, which export does not support",
             OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
         )
     architecture = (getattr(config, "architectures", None) or [""])[0]
     if not settings.has_modules and architecture.endswith("ForCausalLM"):
-        raise LaunchError(
+        raise InputError(
             f"{settings.folder}: without a modules.json, {architecture} pools by the last token, which export does not support",
             OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
         )
 
 
 def check_tokenizer(settings, tokenizer):
     if not tokenizer.is_fast:
-        raise LaunchError(
+        raise InputError(
             f"{settings.folder}: its tokenizer ({type(tokenizer).__name__}) does not use the `tokenizers` library",
             "Save the folder with a newer transformers, which writes a tokenizer.json",
-            ExitCode.BAD_INPUT,
         )
     if not settings.has_modules and getattr(tokenizer, "chat_template", None):
-        raise LaunchError(
+        raise InputError(
             f"{settings.folder}: without a modules.json, sentence-transformers applies the tokenizer's chat_template, which export does not support",
             OWN_FUNCTION,
-            ExitCode.BAD_INPUT,
         )
     if any(tokenizer("a text").get("token_type_ids", ())):
-        raise LaunchError(
-            f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION, ExitCode.BAD_INPUT
-        )
+        raise InputError(f"{settings.folder}: its tokenizer produces token_type_ids other than 0", OWN_FUNCTION)
 
 
 def in_float32(settings, transformer, precision):
@@ -133,10 +123,9 @@ def in_float32(settings, transformer, precision):
     if transformer.dtype == torch.float32 or precision is not None:
         return transformer.float()
     name = str(transformer.dtype).removeprefix("torch.")
-    raise LaunchError(
+    raise InputError(
         f"{settings.folder}: its weights have the dtype {name}, and so would sentence-transformers' vectors; export computes in another",
         f"Pass --precision fp32 to compute in float32: vectors then differ from sentence-transformers' by the rounding of {name}",
-        ExitCode.BAD_INPUT,
     )
 
 

@@ -4,7 +4,7 @@ import os
 import pathlib
 import re
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 URL = "--http-url"
 
@@ -27,9 +27,26 @@ def take_all(argv, names):
         if not equals:
             value = next(arguments, None)
             if value is None:
-                raise LaunchError(f"{name} needs a value", "See ./launch/offramp help", ExitCode.USAGE)
+                raise UsageError(f"{name} needs a value", "See ./launch/offramp help")
         taken.append((name, value))
     return taken, rest
+
+
+def names_in(argv):
+    """The names of all flags in argv, whose values may be among them."""
+    return {word.partition("=")[0] for word in argv}
+
+
+def given_among(names, argv, config):
+    """Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not count."""
+    usual = {"--strategy": "streams"}
+    set_elsewhere = {name for name in names if config.get(name[2:]) and config[name[2:]] != usual.get(name)}
+    return [name for name in names if name in names_in(argv) | set_elsewhere]
+
+
+def words_of(values):
+    """The flags of {name: value} as words, without those whose value is None."""
+    return [word for name, value in values.items() if value is not None for word in (name, str(value))]
 
 
 def take_switch(argv, name):
@@ -73,13 +90,13 @@ def hide_query(argv, environment):
 def refuse(rest, command, page="help"):
     """Errors: LaunchError (USAGE) for the first of the words that `command` does not know. `page`: the help to read."""
     if rest:
-        raise LaunchError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}", ExitCode.USAGE)
+        raise UsageError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}")
 
 
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():
-        raise LaunchError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4", ExitCode.USAGE)
+        raise UsageError(f"{what} is '{text}', which is not a whole number", "Give a number such as 4")
     return int(text)
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError
 from offramp_launch.setup import build
 from offramp_launch.setup.setting_up import set_up
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -43,5 +43,4 @@ def python_with_torch(places, flags):
     raise LaunchError(
         "no Python with numpy, torch and torchvision was found for the benchmark's peers",
         "Without OFFRAMP_BIN_DIR the set-up installs them; or name one with --python",
-        ExitCode.SYSTEM,
     )

@@ -13,7 +13,7 @@ import stat
 import time
 
 from offramp_launch.arguments import refuse, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, UsageError
 from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, ENDPOINT, LIVE, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
 from offramp_launch.supervision.recovery import RunHold
@@ -54,7 +54,7 @@ def days_of(text):
     except ValueError:
         days = -1.0
     if not 0 <= days < 1e6:
-        raise LaunchError(f"--older-than '{text}' is not a number of days", f"Give 0 or more [{DAYS}]", ExitCode.USAGE)
+        raise UsageError(f"--older-than '{text}' is not a number of days", f"Give 0 or more [{DAYS}]")
     return days
 
 

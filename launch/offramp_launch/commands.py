@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError
 from offramp_launch.places import here
 from offramp_launch.standard_streams import lost_stream
 
@@ -14,32 +14,33 @@ from offramp_launch.standard_streams import lost_stream
 #   works     its exit code reports its work even if its output could not be written
 #   http      it takes --http, which the environment may also set
 #   own-help  it prints its help itself
+#   packaged  a wheel or Debian package has it
 COMMANDS = {
-    "run": ("starting.run", "sets-up works http own-help"),
+    "run": ("starting.run", "sets-up works http own-help packaged"),
     "job": ("starting.job", "sets-up"),
     "shard": ("starting.shard", "sets-up works http"),
-    "demo": ("starting.demo", "sets-up works"),
-    "consume": ("starting.consume", "sets-up works http own-help"),
+    "demo": ("starting.demo", "sets-up works packaged"),
+    "consume": ("starting.consume", "sets-up works http own-help packaged"),
     "export": ("exporting.start", "works own-help"),
     "query": ("texts.query", "own-help"),
     "ladder": ("starting.ladder", "sets-up works"),
     "tune": ("starting.tune", "sets-up"),
     "bench": ("benchmark.start", "sets-up works"),
-    "scale": ("live_commands.scale", "works"),
-    "reload": ("live_commands.reload", "works"),
-    "status": ("live_commands.status", ""),
-    "top": ("watching.top.start", ""),
-    "trace": ("tracing.command.start", "works"),
-    "stop": ("live_commands.stop", "works"),
-    "dead-letters": ("dead_letters.start", ""),
-    "new-processor": ("new_processor.start", "works"),
-    "clean": ("cleaning.start", "works"),
-    "doctor": ("doctor.start", ""),
+    "scale": ("live_commands.scale", "works packaged"),
+    "reload": ("live_commands.reload", "works packaged"),
+    "status": ("live_commands.status", "packaged"),
+    "top": ("watching.top.start", "packaged"),
+    "trace": ("tracing.command.start", "works packaged"),
+    "stop": ("live_commands.stop", "works packaged"),
+    "dead-letters": ("dead_letters.start", "packaged"),
+    "new-processor": ("new_processor.start", "works packaged"),
+    "clean": ("cleaning.start", "works packaged"),
+    "doctor": ("doctor.start", "packaged"),
     "test": ("testing.start", "sets-up works"),
     "setup": ("starting.setup", "sets-up works"),
     "package": ("packaging.start", "sets-up works"),
-    "version": ("starting.version", ""),
-    "help": ("commands.usage", ""),
+    "version": ("starting.version", "packaged"),
+    "help": ("commands.usage", "packaged"),
 }
 # Processes that commands start.
 INTERNAL = {"worker-of-a-run": ("gpus.worker.start", ""), "trial-of-tune": ("tuning.trial.start", "")}
@@ -97,14 +98,10 @@ def start_of(command):
 
 
 def refuse_command(places, typed):
-    known = tuple(COMMANDS)
-    if places.is_installed:
-        from offramp_launch.installed import COMMANDS as known
+    known = [command for command in COMMANDS if not places.is_installed or has(command, "packaged")]
     near = difflib.get_close_matches(typed, known, n=1)
-    raise LaunchError(
-        f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""),
-        f"Known: {', '.join(known)}",
-        ExitCode.USAGE,
+    raise UsageError(
+        f"'{typed}' is not a command" + (f"; did you mean '{near[0]}'?" if near else ""), f"Known: {', '.join(known)}"
     )
 
 

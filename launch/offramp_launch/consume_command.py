@@ -6,9 +6,9 @@ import subprocess
 import time
 
 from offramp_launch import interrupts, program_checkpoint, sink, summary
-from offramp_launch.arguments import count, hide_query, shown, take_values
+from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
-from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
 from offramp_launch.output_folder import (
@@ -19,18 +19,9 @@ from offramp_launch.output_folder import (
     make_room,
     prepare,
 )
-from offramp_launch.run_steps import (
-    end_of_work,
-    notes_of,
-    require_apart,
-    resolve_output,
-    watched,
-    work_in_output,
-    written_to,
-)
-from offramp_launch.settings import ask, consumer_command, keep_settings, number_of_consumers
+from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
+from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.supervision.program_watch import ProgramWatch
-from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 WAIT_SECONDS = 300  # for the run to begin: a program may load its model first
@@ -110,58 +101,37 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
-        raise LaunchError(
+        raise UsageError(
             "consume needs the directory of a run",
             "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
-            ExitCode.USAGE,
         )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, version, consumers, bounds = parse_flags(places, rest)
+    rest, config, version, *number = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
-    note = notes_of(config)
 
-    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, note)
+    endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, notes_of(config))
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
-    output, made = resolve_output(config, run_dir, None)
-    run_id = endpoint["run_id"]
-    settled = {**config, "run-id": run_id, "run-dir": str(folder), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        keep_settings(run_dir, settled, config, rest)
-    plan = RunPlan(
-        run_id,
-        run_dir,
-        [],
-        consumer_command(places, rest, run_dir, output, bounds),
-        consumers,
-        bounds,
-        log_format=config.get("log-format", "text"),
-        http=http,
-    )
-    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
+    work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http)
 
-    def work():
-        begin_results(output, config, plan, flags.get("--work"), f"{run_id}-{endpoint['nonce']}", note)
-        return attend(plan, places, endpoint, program, output, about, note)
+    def steps():
+        begin_results(work, flags.get("--work"), f"{endpoint['run_id']}-{endpoint['nonce']}")
+        return attend(work, places, endpoint, program)
 
-    return work_in_output(
-        plan,
-        output,
-        made,
-        config,
-        note,
-        work,
+    return work.hold_output(
+        steps,
         take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
         give_back=("finish-own-run", "nothing"),
+        has_summary=False,
     )
 
 
 def is_started_by_egress(argv):
-    return any(word.partition("=")[0] in EGRESS_FLAGS for word in argv)
+    return not names_in(argv).isdisjoint(EGRESS_FLAGS)
 
 
 def parse_flags(places, flags, command="consume", besides=()):
@@ -189,30 +159,24 @@ def once_free(take, waits):
         time.sleep(LOOK_AGAIN_SECONDS)
 
 
-def begin_results(output, config, plan, work, run, note):
-    """`work`: the name of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
-    goes_on = work and program_checkpoint.work_of(output) == work
-    if not goes_on and not has_own_run(output, work or run):
+def begin_results(work, name, run):
+    """`name`: of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
+    output, config, plan = work.output, work.config, work.plan
+    goes_on = name and program_checkpoint.work_of(output) == name
+    if not goes_on and not has_own_run(output, name or run):
         make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-    prepare(
-        output,
-        plan.consumer,
-        {},
-        plan.run_id,
-        beyond=True,
-        note=note,
-        words=("prepare-own-work" if goes_on else "prepare-own-run", work or run),
-    )
-    if work:
-        program_checkpoint.begin(output, work)
+    words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
+    prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
+    if name:
+        program_checkpoint.begin(output, name)
 
 
 def require_consumer_flags(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
             if name in names and name not in besides:
-                raise LaunchError(f"{command} does not accept {name}: {why}", remedy, ExitCode.USAGE)
+                raise UsageError(f"{command} does not accept {name}: {why}", remedy)
 
 
 def print_help(places):
@@ -226,7 +190,6 @@ def print_help(places):
         raise LaunchError(
             f"the flags of consumers cannot be listed: {places.consumer()} --help-all ended with exit code {program.returncode}",
             "Its error is above; ./launch/offramp setup rebuilds it",
-            ExitCode.SYSTEM,
         )
     print("\nAll flags of consumers, those of each processor among them:\n\n" + flags_among(program.stdout))
     return int(ExitCode.OK)
@@ -252,22 +215,20 @@ def flags_among(text, section="Consumers:"):
 def require_processors(config):
     for processor in config.get("processor", "").split(","):
         if processor in NEED_PICTURES and not config.get("input"):
-            raise LaunchError(
+            raise UsageError(
                 f"processor {processor} needs the original pictures, which your program's run does not provide",
                 "Give --input FOLDER with them, where each sample's key is a picture's path without its ending, or choose another --processor",
-                ExitCode.USAGE,
             )
 
 
-def attend(plan, places, endpoint, program, output, about, note):
+def attend(work, places, endpoint, program):
     """Returns (the exit code, the summary's lines)."""
     return watched(
-        plan,
-        note,
+        work,
         str(places.producer()),
-        watch_on=lambda display: ProgramWatch(plan, display, endpoint, program),
-        conclude=lambda *ended: conclude(plan, about, *ended),
-        lines=lambda attendance, whole: "\n".join(lines_of(whole, output, followers_among(attendance.records))),
+        watch_on=lambda display: ProgramWatch(work.plan, display, endpoint, program),
+        conclude=lambda *ended: conclude(work.plan, work.about, *ended),
+        lines=lambda attendance, whole: "\n".join(lines_of(whole, work.output, followers_among(attendance.records))),
     )
 
 
@@ -349,26 +310,18 @@ def followers_among(records):
 def lines_of(whole, output, followers):
     """The summary as lines for a reader."""
     samples = whole["samples"]
-    lines = [
-        f"Run {whole['run_id']} "
-        + (
-            ("ended" if whole["exit"] == 0 else f"ended with exit code {whole['exit']}")
-            if whole["run_is_over"]
-            else "continues without the consumers of this command"
+    end = summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"
+    done = f"{samples['released']} samples, {whole['batches']['released']} batches"
+    dropped = samples["dropped_when_full"]
+    has_output = whole["exit"] == ExitCode.OK or samples["released"]
+    return [
+        f"Run {whole['run_id']} {end}",
+        *summary.labelled(
+            ("done", f"{done}; consumers were present for {whole['seconds']:.2f} s"),
+            ("consumers", followers and f"{followers} ended early and were replaced"),
+            ("recovered", summary.recovered(samples, "samples")),
+            ("look", samples["dead_letters"] and summary.way_to_look(whole["run_dir"])),
+            ("dropped", dropped and f"{dropped} samples found no free slab"),
         ),
-        f"  done       {samples['released']} samples, {whole['batches']['released']} batches; consumers were present for {whole['seconds']:.2f} s",
+        *summary.closing_lines(whole, output if has_output else None),
     ]
-    if followers:
-        lines.append(f"  consumers  {followers} ended early and were replaced")
-    if samples.get("recovered"):
-        lines.append(summary.recovered_line(samples["recovered"], "samples"))
-    if samples["dead_letters"]:
-        lines.append(f"  look       ./launch/offramp dead-letters list --run-dir {whole['run_dir']}")
-    if samples["dropped_when_full"]:
-        lines.append(f"  dropped    {samples['dropped_when_full']} samples found no free slab")
-    if whole["exit"] == ExitCode.OK or samples["released"]:
-        lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {whole['run_dir']}/summary.json, logs in {whole['run_dir']}/logs/")
-    if whole["failure"]:
-        lines.append(f"offramp: {whole['failure']}")
-    return lines

@@ -11,12 +11,21 @@ import subprocess
 import sys
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import hide_query, refuse, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code, signal_name
+from offramp_launch.arguments import hide_query, names_in, refuse, take_switch, take_values, words_of
+from offramp_launch.exit_code import (
+    ExitCode,
+    LaunchError,
+    NotFoundError,
+    UsageError,
+    cannot_be_started,
+    shell_code,
+    signal_name,
+)
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
 from offramp_launch.run_dir import SETTINGS, last_begun, own_runs, read_settings, require_owned_by_user
+from offramp_launch.run_steps import check_output
 from offramp_launch.sink import hide_password
 
 WITH_TABLE = re.compile(r"\w+-postgres")
@@ -27,10 +36,9 @@ def start(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     what, *rest = rest or [""]
     if what not in ("list", "show", "retry"):
-        raise LaunchError(
+        raise UsageError(
             f"'{what}' is not a command of dead-letters" if what else "dead-letters needs a command",
             "Known: list, show, retry",
-            ExitCode.USAGE,
         )
     run_dir = choose_run(places, flags.get("--run-dir"))
     return {"list": list_all, "show": show, "retry": retry}[what](places, run_dir, rest)
@@ -41,28 +49,20 @@ def choose_run(places, wanted):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not folder.is_dir():
-            raise LaunchError(
-                f"the run directory '{folder}' does not exist", "Give the directory of a run", ExitCode.NO_INPUT
-            )
+            raise NotFoundError(f"the run directory '{folder}' does not exist", "Give the directory of a run")
         require_owned_by_user(folder)
         return folder
     found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
     if not found:
-        raise LaunchError(
-            f"no run in '{places.runs}' has dead letters",
-            "Name another run directory with --run-dir",
-            ExitCode.NO_INPUT,
-        )
+        raise NotFoundError(f"no run in '{places.runs}' has dead letters", "Name another run directory with --run-dir")
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
 
 
 def incident_named(run_dir, name):
     incidents = incidents_of(run_dir)
     if name not in incidents:
-        raise LaunchError(
-            f"no dead letter '{name}' in '{run_dir / FOLDER}'",
-            f"There: {', '.join(incidents) or 'nothing'}",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            f"no dead letter '{name}' in '{run_dir / FOLDER}'", f"There: {', '.join(incidents) or 'nothing'}"
         )
     return incidents[name]
 
@@ -178,23 +178,9 @@ def retry(places, run_dir, rest):
         require_python(
             take_values(rest, ["--processor"])[0].get("--processor") or settings_in(run_dir).get("processor") or ""
         )
-    command = [
-        str(places.consumer()),
-        *settings_of(run_dir, rest),
-        *rest,
-        "--run-dir",
-        str(run_dir),
-        "--output",
-        output,
-    ]
-    try:
-        pathlib.Path(output).mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise LaunchError(
-            f"--output {output} cannot be written: {problem.strerror}",
-            "Give --output a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
-        ) from problem
+    own = words_of({"--run-dir": run_dir, "--output": output})
+    command = [str(places.consumer()), *settings_of(run_dir, rest), *rest, *own]
+    check_output(pathlib.Path(output), None)
     lock = OutputLock(output, f"{run_dir.name}, retried,")
     try:
         require_no_job(output, {})  # a shard writes to its job's --write-path
@@ -206,10 +192,9 @@ def retry(places, run_dir, rest):
 
 def require_python(processor):
     if not re.search(r"(^|,)(?!so:|exec:)(python:|[^,]*\.py:)", processor):
-        raise LaunchError(
+        raise UsageError(
             f"--pdb debugs processors in Python, and --processor is '{processor}'",
             "Leave it out; `show` prints the last lines of each log",
-            ExitCode.USAGE,
         )
 
 
@@ -231,9 +216,7 @@ def retry_all(run_dir, names, command, output, kept_open, run):
     for name in names:
         incident = incident_named(run_dir, name)
         if not incident.get("payload"):
-            raise LaunchError(
-                f"'{name}' has no payload: {incident.get('error')}", "Run its input again", ExitCode.NO_INPUT
-            )
+            raise NotFoundError(f"'{name}' has no payload: {incident.get('error')}", "Run its input again")
         if run is run_program:
             ended = process_samples(run_dir / FOLDER, name, incident, command, run_program)
             result, ended = retry_outcome(incident, ended, output)
@@ -261,7 +244,7 @@ def settings_in(run_dir):
 
 def settings_of(run_dir, given):
     """The run's settings as flags, where `given` does not set them."""
-    given_names = flags_in(given)
+    given_names = names_in(given)
     flags = []
     kept = last_begun(run_dir) / SETTINGS
     if kept.exists() and "--config" not in given_names:
@@ -272,16 +255,12 @@ def settings_of(run_dir, given):
     return flags
 
 
-def flags_in(given):
-    return {argument.partition("=")[0] for argument in given}
-
-
 def flags_for_tables(run_dir, output, given):
     """
     Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
     and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
     """
-    config, given_names = settings_in(run_dir), flags_in(given)
+    config, given_names = settings_in(run_dir), names_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")
     tables = [name for name in processors if WITH_TABLE.fullmatch(name)]
     if not tables:
@@ -312,10 +291,9 @@ def mark_of_run(config, processor, mark):
         with contextlib.suppress(OSError):
             return shared_folder.read(output, f"{processor if ',' in processors else '.'}/{mark}")
     why = f"holds the results of run {whose} now" if whose not in ("", run) else "does not name that table"
-    raise LaunchError(
+    raise UsageError(
         f"the table of run {run} cannot be found: its --output {output} {why}",
         "Repeat the run with --resume, which processes dead letters; or give --sink-table NAME, another table for the retries",
-        ExitCode.USAGE,
     )
 
 
@@ -343,8 +321,6 @@ def end_of(status):
 
 def one_name(rest, command):
     if not rest or rest[0].startswith("-"):
-        raise LaunchError(
-            f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them", ExitCode.USAGE
-        )
+        raise UsageError(f"dead-letters {command} needs a name", "./launch/offramp dead-letters list shows them")
     refuse(rest[1:], f"dead-letters {command}")
     return rest[0].removesuffix(".json").removesuffix(".safetensors")

@@ -7,6 +7,7 @@ import os
 import pathlib
 
 from offramp_launch import shared_folder
+from offramp_launch.arguments import names_in
 from offramp_launch.contact_sheet import Row, write_html, write_png
 
 MODEL = "cutout"
@@ -50,7 +51,7 @@ def shipped_model_flags(argv, config, environment=os.environ):
 
 
 def is_given(argv, flags, environment):
-    words = {argument.partition("=")[0] for argument in argv}
+    words = names_in(argv)
     words.update(flag for flag in flags if environment.get("OFFRAMP_" + flag[2:].replace("-", "_").upper()))
     return bool(words.intersection(flags))
 

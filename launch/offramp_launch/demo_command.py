@@ -6,8 +6,8 @@ import shlex
 import subprocess
 
 from offramp_launch import program_command
-from offramp_launch.arguments import take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.arguments import refuse, take_switch, take_values, words_of
+from offramp_launch.exit_code import LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
 
 
@@ -15,27 +15,20 @@ def start(places, argv):
     flags, rest = take_values(argv, ("--output", "--consumers", "--processor"))
     overwrite, rest = take_switch(rest, "--overwrite")
     resume, rest = take_switch(rest, "--resume")
-    if rest:
-        raise LaunchError(f"demo does not accept '{rest[0]}'", "See ./launch/offramp demo --help", ExitCode.USAGE)
+    refuse(rest, "demo", "demo --help")
     python, folder = places.venv_python, places.numpy_demo
     require_numpy(python)
     # A copy of post.py imports the modules beside the original.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
     output = pathlib.Path(flags.get("--output", "offramp-demo")).absolute()
-    passed = [
-        "--producer",
-        shlex.join(places.python_command(python, folder / "loop.py")),
-        "--processor",
-        flags.get("--processor", f"mask-png,{folder / 'post.py'}:cut_out"),
-        "--output",
-        str(output),
-        "--consumer-python",
-        str(python),
-        "--consumers",
-        flags.get("--consumers", "2"),
-        *["--overwrite"] * overwrite,
-        *["--resume"] * resume,
-    ]
+    own = {
+        "--producer": shlex.join(places.python_command(python, folder / "loop.py")),
+        "--processor": flags.get("--processor", f"mask-png,{folder / 'post.py'}:cut_out"),
+        "--output": output,
+        "--consumer-python": python,
+        "--consumers": flags.get("--consumers", "2"),
+    }
+    passed = [*words_of(own), *["--overwrite"] * overwrite, *["--resume"] * resume]
     code = program_command.start(places, passed, ["demo", *argv])
     return code if code or "--processor" in flags else show(places, output)
 
@@ -46,7 +39,7 @@ def require_numpy(python):
     except OSError as problem:
         raise cannot_be_started(python, problem) from problem
     if found.returncode != 0:
-        raise LaunchError(f"the demo needs NumPy, and {python} has none: {numpy_remedy(python)}", "", ExitCode.SYSTEM)
+        raise LaunchError(f"the demo needs NumPy, and {python} has none: {numpy_remedy(python)}", "")
 
 
 def show(places, output):

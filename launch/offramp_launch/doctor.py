@@ -14,7 +14,6 @@ import subprocess
 from offramp_launch.arguments import refuse
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.installed import glibc_problem, numpy_remedy
-from offramp_launch.setup.packages import missing_packages
 from offramp_launch.setup.steps import can_be_set_up
 
 SMALLEST_SHM = 1 << 30
@@ -52,6 +51,10 @@ class Finding:
         return f"{verdict}  {self.name:13}  {self.text}{fix}"
 
 
+def fault(name, text, fix, code=ExitCode.SYSTEM):
+    return Finding(name, text, fix, code)
+
+
 def start(places, argv):
     refuse(argv, "doctor")
     findings = examine_installed(places) if places.is_installed else examine(places)
@@ -74,22 +77,17 @@ def examine(places):
         if probe
         else [
             gpu_without_probe(),
-            Finding(
-                "programs",
-                obstacle,
-                f"{SET_UP}; then doctor can check whether a slab can be page-locked",
-                ExitCode.SYSTEM,
-            ),
+            fault("programs", obstacle, f"{SET_UP}; then doctor can check whether a slab can be page-locked"),
         ]
     )
-    findings += [
+    return [*findings, *of_the_kernel(), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
+
+
+def of_the_kernel():
+    return [
         shared_memory(*shm_space()),
         huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
-        memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]),
-        cores(),
-        numa(),
     ]
-    return findings
 
 
 def examine_installed(places):
@@ -101,18 +99,15 @@ def examine_installed(places):
         runner(places.producer()),
         *(opened_on_demand(*library) for library in ASKED_FOR),
         gpu_without_probe(),
-        shared_memory(*shm_space()),
-        huge_pages(pathlib.Path("/proc/self/mounts").read_text(), shmem_enabled()),
+        *of_the_kernel(),
         cores(),
         numa(),
     ]
 
 
 def glibc(version):
-    problem = glibc_problem(version)
-    return Finding(
-        "C library", *((problem.split(": ")[0], problem.split(": ")[1], ExitCode.SYSTEM) if problem else (version,))
-    )
+    why = glibc_problem(version)
+    return fault("C library", *why.split(": ", 1)) if why else Finding("C library", version)
 
 
 def numpy(interpreter):
@@ -121,12 +116,7 @@ def numpy(interpreter):
     )
     if found.returncode == 0:
         return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
-    return Finding(
-        "NumPy",
-        f"none in {interpreter}; Python consumers need it to read slabs",
-        numpy_remedy(interpreter),
-        ExitCode.SYSTEM,
-    )
+    return fault("NumPy", f"none in {interpreter}; Python consumers need it to read slabs", numpy_remedy(interpreter))
 
 
 def consumers(program):
@@ -139,7 +129,7 @@ def consumers(program):
         answer, output = None, str(problem)
     if answer and answer.returncode == 0:
         return Finding("consumers", output)
-    return Finding("consumers", f"{program} does not start: {output}", "reinstall the package", ExitCode.SYSTEM)
+    return fault("consumers", f"{program} does not start: {output}", "reinstall the package")
 
 
 def runner(program):
@@ -180,11 +170,20 @@ def probe_machine(producer):
         return None, f"'{producer} probe' ended with {answer.returncode}: {last_line}"
 
 
+def missing_packages(places):
+    """
+    The names in packages-debian.txt that are not installed; None without dpkg. packages.sh has the check, since it must work before Python is
+    installed.
+    """
+    answer = subprocess.run([places.launch / "packages.sh", "missing"], capture_output=True, text=True, check=False)
+    return answer.stdout.split() if answer.returncode == 0 else None
+
+
 def packages(missing):
     if missing is None:
         return Finding("packages", "no dpkg on this machine; launch/packages-debian.txt lists what is needed")
     if missing:
-        return Finding("packages", "missing: " + " ".join(missing), SET_UP, ExitCode.SYSTEM)
+        return fault("packages", "missing: " + " ".join(missing), SET_UP)
     return Finding("packages", "all of launch/packages-debian.txt")
 
 
@@ -194,7 +193,7 @@ def build_folder(places):
     own = "OFFRAMP_BUILD_DIR=FOLDER sets up another build"
     if places.producer().exists():
         return Finding("build", f"{places.build} belongs to another user; its programs are used as they are", own)
-    return Finding(
+    return fault(
         "build",
         f"{places.build} belongs to another user, and has no programs yet",
         f"that user runs {SET_UP}; or {own}",
@@ -203,9 +202,9 @@ def build_folder(places):
 
 
 def python(places):
-    venv = "environment in " + str(places.venv) if places.venv_python.exists() else "no environment yet"
-    fix = "" if places.venv_python.exists() else SET_UP
-    return Finding("Python", f"{platform.python_version()}, {venv}", fix, ExitCode.SYSTEM if fix else ExitCode.OK)
+    if places.venv_python.exists():
+        return Finding("Python", f"{platform.python_version()}, environment in {places.venv}")
+    return fault("Python", f"{platform.python_version()}, no environment yet", SET_UP)
 
 
 def configured(places, name):
@@ -218,18 +217,19 @@ def configured(places, name):
     return found[1] if found and not found[1].endswith("NOTFOUND") else ""
 
 
+def not_configured(name, path, what):
+    """`path`: of configured(), which has found nothing."""
+    return fault(name, "not chosen yet", SET_UP) if path is None else Finding(name, f"built without {what}")
+
+
 def nvcc(places):
     path = configured(places, "OFFRAMP_NVCC")
     if not path:
-        return (
-            Finding("nvcc", "built without CUDA")
-            if path == ""
-            else Finding("nvcc", "not chosen yet", SET_UP, ExitCode.SYSTEM)
-        )
+        return not_configured("nvcc", path, "CUDA")
     try:
         output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
-        return Finding("nvcc", f"'{path}' no longer exists", SET_UP, ExitCode.SYSTEM)
+        return fault("nvcc", f"'{path}' no longer exists", SET_UP)
     version = re.search(r"release [\d.]+, (V[\d.]+)", output)
     return Finding("nvcc", f"{version[1] if version else 'of an unknown version'}, {path}")
 
@@ -238,14 +238,10 @@ def libtorch(places):
     """The LibTorch of the build, and whether the producer can load the models built on it."""
     folder = configured(places, "offramp_torch_root")
     if not folder:
-        return (
-            Finding("LibTorch", "built without models")
-            if folder == ""
-            else Finding("LibTorch", "not chosen yet", SET_UP, ExitCode.SYSTEM)
-        )
+        return not_configured("LibTorch", folder, "models")
     text = f"{torch_version(folder)}, {folder}"
     if not places.producer().exists():
-        return Finding("LibTorch", f"{text}; the programs are not built yet", SET_UP, ExitCode.SYSTEM)
+        return fault("LibTorch", f"{text}; the programs are not built yet", SET_UP)
     try:
         listing = subprocess.run(
             [places.producer(), "--list"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
@@ -255,7 +251,7 @@ def libtorch(places):
         listing, reason = None, str(problem)
     if listing and "deeplabv3" in listing.stdout:
         return Finding("LibTorch", text)
-    return Finding(
+    return fault(
         "LibTorch",
         f"{text}; the models cannot be loaded: {reason}",
         f"{SET_UP}, or name a Python with PyTorch with --python",
@@ -301,7 +297,7 @@ def driver(device):
     offers, needs = int(device.get("driver_version") or 0), int(device.get("runtime_version") or 0)
     text = f"for CUDA {cuda_version(offers)}; the programs use {cuda_version(needs)}"
     if offers // 1000 < needs // 1000:
-        return Finding(
+        return fault(
             "driver",
             text,
             f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or name a PyTorch and a CUDA "
@@ -329,7 +325,7 @@ def pinning(facts, has_gpu):
         return Finding(
             "page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it"
         )
-    return Finding(
+    return fault(
         "page-locking",
         f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}",
         "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
@@ -345,14 +341,14 @@ def gpu_without_probe(obstacle=None):
     kernel_driver = pathlib.Path("/proc/driver/nvidia/version").exists()
     text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" + (f", not usable: {obstacle}" if obstacle else "")
     if not kernel_driver:
-        return Finding(
+        return fault(
             "GPU",
             text + ", no driver is loaded",
             f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later",
             ExitCode.DEVICE_UNSUPPORTED,
         )
     if obstacle:
-        return Finding(
+        return fault(
             "GPU",
             text,
             f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all",
@@ -383,7 +379,7 @@ def shared_memory(total, free):
     text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free in /dev/shm"
     if free >= SMALLEST_SHM:
         return Finding("shared memory", text)
-    return Finding(
+    return fault(
         "shared memory",
         text,
         "remove its files; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "

@@ -78,6 +78,34 @@ class LaunchError(Exception):
         return in_one_line(str(self))
 
 
+class UsageError(LaunchError):
+    """The command line, or a setting, cannot be accepted."""
+
+    def __init__(self, what, fix=""):
+        super().__init__(what, fix, ExitCode.USAGE)
+
+
+class InputError(LaunchError):
+    """A file or its content cannot be used."""
+
+    def __init__(self, what, fix=""):
+        super().__init__(what, fix, ExitCode.BAD_INPUT)
+
+
+class NotFoundError(LaunchError):
+    """A file or folder that is needed does not exist, or holds nothing."""
+
+    def __init__(self, what, fix=""):
+        super().__init__(what, fix, ExitCode.NO_INPUT)
+
+
+class WriteError(LaunchError):
+    """A file or folder cannot be written or removed."""
+
+    def __init__(self, what, fix=""):
+        super().__init__(what, fix, ExitCode.CANNOT_WRITE)
+
+
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):
     """The LaunchError for an OSError at a program's start. `otherwise`: the remedy, unless a resource is exhausted."""
     return LaunchError(

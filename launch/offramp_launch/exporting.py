@@ -5,7 +5,7 @@ import shutil
 
 from offramp_launch.setup import toolchain
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, code_of_command
+from offramp_launch.exit_code import LaunchError, code_of_command
 from offramp_launch.interrupts import run_python
 from offramp_launch.setup.setting_up import set_up_python
 from offramp_launch.setup.steps import can_be_set_up
@@ -44,7 +44,6 @@ def require_compiler(environment):
         raise LaunchError(
             f"export needs a C++ compiler, and '{compiler}' was not found",
             "Run apt-get install g++, or name your compiler in CXX",
-            ExitCode.SYSTEM,
         )
 
 
@@ -53,9 +52,7 @@ def require_torch(places, python):
     facts = toolchain.describe_python(places, python)
     if "error" in facts:
         raise LaunchError(
-            f"'{python}' has no PyTorch ({facts['error']})",
-            "./launch/offramp setup installs one; or give --python",
-            ExitCode.SYSTEM,
+            f"'{python}' has no PyTorch ({facts['error']})", "./launch/offramp setup installs one; or give --python"
         )
 
 

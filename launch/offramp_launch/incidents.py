@@ -11,7 +11,7 @@ import json
 import pathlib
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError, signal_name
+from offramp_launch.exit_code import InputError, signal_name
 
 FOLDER = "dead-letters"
 DEATHS_REMEMBERED = 1000
@@ -75,6 +75,6 @@ def incidents_of(run_dir):
         try:
             incident = json.loads(path.read_text())
         except (OSError, ValueError) as problem:
-            raise LaunchError(f"'{path}' cannot be read: {problem}", "", ExitCode.BAD_INPUT) from problem
+            raise InputError(f"'{path}' cannot be read: {problem}", "") from problem
         incidents[path.stem] = incident
     return dict(sorted(incidents.items(), key=lambda entry: (entry[1].get("batch") or 0, entry[0])))

@@ -5,25 +5,8 @@ import re
 import shutil
 import sys
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError, UsageError
 
-COMMANDS = (
-    "run",
-    "demo",
-    "consume",
-    "scale",
-    "reload",
-    "status",
-    "top",
-    "trace",
-    "stop",
-    "dead-letters",
-    "new-processor",
-    "clean",
-    "doctor",
-    "version",
-    "help",
-)
 # The purpose of the other commands.
 NEED_SOURCES = {
     "setup": "builds",
@@ -48,13 +31,12 @@ def begin(command):
         "--version",
         "doctor",
     ):
-        raise LaunchError(problem, "", ExitCode.SYSTEM)
+        raise LaunchError(problem, "")
     if command in NEED_SOURCES:
-        raise LaunchError(
+        raise UsageError(
             f"{command} {NEED_SOURCES[command]}, which needs the sources of Offramp: in a checkout, `launch/offramp {command}` sets "
             "up its requirements",
             "",
-            ExitCode.USAGE,
         )
 
 
@@ -85,10 +67,9 @@ def is_demo(argv):
 
 def no_runner():
     """The error for a run with a model or an input."""
-    return LaunchError(
+    return UsageError(
         "run with a model or an input needs the runner, which is built on LibTorch and not in this package: in a checkout of Offramp's "
         "sources, `launch/offramp run` sets it up (OFFRAMP_BIN_DIR=FOLDER names a built one). Your own loop needs none: use offramp.Egress "
         "and `offramp consume`",
         "",
-        ExitCode.USAGE,
     )

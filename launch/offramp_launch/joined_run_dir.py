@@ -8,10 +8,9 @@ import stat
 import struct
 import time
 
-from offramp_launch.endpoint import read_endpoint
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.progress import ENDS
-from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_object
+from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_endpoint, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
 # Marks a run that offramp-producer began (common/app/settings/kept_settings.hpp).
@@ -31,10 +30,9 @@ class JoinedRunDir(RunDir):
     def _take(self, folder, inside, made, account):
         facts = os.fstat(inside)
         if facts.st_mode & 0o022:
-            raise LaunchError(
+            raise UsageError(
                 f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                 f"chmod go-w {folder}",
-                ExitCode.USAGE,
             )
         try:
             self._hold(folder, inside)
@@ -135,9 +133,7 @@ def require_may_join(folder):
     with contextlib.suppress(FileNotFoundError):
         facts = os.stat(folder)
         if not stat.S_ISDIR(facts.st_mode):
-            raise LaunchError(
-                f"--run-dir '{folder}' is not a folder", "Give the run directory of the program", ExitCode.USAGE
-            )
+            raise UsageError(f"--run-dir '{folder}' is not a folder", "Give the run directory of the program")
         if facts.st_uid != os.getuid():
             raise LaunchError(
                 f"the run in '{folder}' is another user's (uid {facts.st_uid}): only that user can open its memory",
@@ -148,11 +144,10 @@ def require_may_join(folder):
 
 def require_of_own_program(folder):
     if (folder / PRODUCERS_OWN).exists():
-        raise LaunchError(
+        raise UsageError(
             f"the run in '{folder}' belongs to offramp-producer, not to your own program",
             f"./launch/offramp scale N --run-dir {folder} sets its number of consumers; without a launcher: "
             f"offramp-consumer --run-dir {folder}",
-            ExitCode.USAGE,
         )
 
 

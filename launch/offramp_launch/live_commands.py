@@ -4,7 +4,7 @@ import json
 import time
 
 from offramp_launch.arguments import count, refuse, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
 
@@ -20,10 +20,8 @@ def scale(places, argv):
 
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
-        raise LaunchError(
-            "scale needs a number of consumers, bounds, or auto",
-            "Give one, such as ./launch/offramp scale 4, or 2..12",
-            ExitCode.USAGE,
+        raise UsageError(
+            "scale needs a number of consumers, bounds, or auto", "Give one, such as ./launch/offramp scale 4, or 2..12"
         )
     wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
     refuse(rest[1:], "scale")

@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from offramp_launch.arguments import refuse, take_values
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, NO_ROOM, UsageError, WriteError
 
 # By --lang: the templates of both files, and the ending of the first.
 LANGUAGES = {
@@ -24,9 +24,9 @@ def start(places, argv):
     flags, rest = take_values(argv, ("--lang",))
     language = flags.get("--lang", "python")
     if language not in LANGUAGES:
-        raise LaunchError(f"--lang is '{language}'", f"Known: {', '.join(LANGUAGES)}", ExitCode.USAGE)
+        raise UsageError(f"--lang is '{language}'", f"Known: {', '.join(LANGUAGES)}")
     if not rest:
-        raise LaunchError("new-processor needs a name", "./launch/offramp new-processor save", ExitCode.USAGE)
+        raise UsageError("new-processor needs a name", "./launch/offramp new-processor save")
     refuse(rest[1:], "new-processor", "new-processor --help")
     folder, name = pathlib.Path(rest[0]).parent, pathlib.Path(rest[0]).name
     require_usable(name, language)
@@ -40,17 +40,11 @@ def start(places, argv):
 def require_usable(name, language):
     """The name becomes that of a file, a module, and in Python a function."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or language == "python" and keyword.iskeyword(name):
-        raise LaunchError(
-            f"'{name}' cannot name a processor",
-            "Give letters, digits and _, such as save_masks, without an ending",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"'{name}' cannot name a processor", "Give letters, digits and _, such as save_masks, without an ending"
         )
     if language == "python" and name in {*getattr(sys, "stdlib_module_names", ()), "numpy", "offramp", "torch"}:
-        raise LaunchError(
-            f"a file {name}.py would hide the module '{name}'",
-            f"Give another name, such as save_{name}",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"a file {name}.py would hide the module '{name}'", f"Give another name, such as save_{name}")
 
 
 def files_for(places, name, language):
@@ -73,11 +67,7 @@ def write_all(folder, files):
     """Writes all files or none. Errors: LaunchError where one exists, or the folder does not."""
     there = [folder / name for name in files if os.path.lexists(folder / name)]
     if there:
-        raise LaunchError(
-            f"'{there[0]}' exists already",
-            "Give another name, or move it away: nothing was written",
-            ExitCode.CANNOT_WRITE,
-        )
+        raise WriteError(f"'{there[0]}' exists already", "Give another name, or move it away: nothing was written")
     written = []
     try:
         for name, text in files.items():
@@ -90,9 +80,7 @@ def write_all(folder, files):
         remedy = (
             "Make room there" if problem.errno in NO_ROOM else "Give a name in an existing folder that you may write to"
         )
-        raise LaunchError(
-            f"'{folder / name}' cannot be written: {problem.strerror}", remedy, ExitCode.CANNOT_WRITE
-        ) from problem
+        raise WriteError(f"'{folder / name}' cannot be written: {problem.strerror}", remedy) from problem
 
 
 def command_of_test(places, folder, name):

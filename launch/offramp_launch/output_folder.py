@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import json
+import math
 import os
 import pathlib
 import stat
@@ -17,9 +18,10 @@ import subprocess
 import time
 import types
 
-from offramp_launch import interrupts, shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
-from offramp_launch.supervision.log_follower import last_error
+from offramp_launch import interrupts, intervals, shared_folder
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError
+from offramp_launch.processes import error_of, is_alive
+from offramp_launch.progress import print_note
 
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
@@ -31,6 +33,8 @@ OF_OFFRAMP = ".offramp-"
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
+# Errors of a file that is missing, or of another form.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 AT_FDCWD, RENAME_NOREPLACE = -100, 1
 LEFT_OVER_SECONDS = 30  # programs whose launcher died end by themselves after a slab and a few seconds
 LOOK_AGAIN_SECONDS = 0.1
@@ -45,7 +49,7 @@ class OutputLock:
     Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
     """
 
-    def __init__(self, folder, run_id, note=print):
+    def __init__(self, folder, run_id, note=print_note):
         self._note = note
         self._has_reported_wait = False
         self._folder, self._aside = os.path.abspath(folder), {}  # each folder that was set aside, and its name now
@@ -96,7 +100,7 @@ class OutputLock:
             os.close(self.fd)
             return False
         except OSError:
-            self._note(f"[run] the file system of {folder} has no locks: a second run into it would not be detected")
+            self._note(f"the file system of {folder} has no locks: a second run into it would not be detected")
             with contextlib.suppress(OSError):
                 self._share(folder)
             return True
@@ -144,26 +148,22 @@ class OutputLock:
                 ExitCode.RUN_IN_USE,
             )
         if not self._has_reported_wait:
-            self._note(
-                f"[run] waiting for the last programs of run {run}, whose launcher (process {pid}) died", flush=True
-            )
+            self._note(f"waiting for the last programs of run {run}, whose launcher (process {pid}) died")
             self._has_reported_wait = True
         time.sleep(LOOK_AGAIN_SECONDS)
 
     @staticmethod
     def _foreign_files(folder):
-        return LaunchError(
+        return WriteError(
             f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links",
             "Remove it",
-            ExitCode.CANNOT_WRITE,
         )
 
     @staticmethod
     def _write_error(folder, problem):
-        return LaunchError(
+        return WriteError(
             f"--output {folder} cannot be written: {problem.strerror}",
             "Give --output a folder that you may write to, with room",
-            ExitCode.CANNOT_WRITE,
         )
 
     def require_in_place(self):
@@ -177,17 +177,15 @@ class OutputLock:
         except OSError as problem:
             why = str(problem.strerror)
         if why:
-            raise LaunchError(
+            raise WriteError(
                 f"the output folder {self._folder} was moved, unmounted or replaced while this run wrote to it ({why}): no further results "
                 "are recorded",
                 "Put the folder back, or mount it again, and continue with --resume",
-                ExitCode.CANNOT_WRITE,
             )
         if not self._has_its_name():
-            raise LaunchError(
+            raise WriteError(
                 f"{os.path.join(self._folder, LOCK)} was removed or replaced while this run wrote to that folder",
                 "Leave it there while a run lives, and continue with --resume",
-                ExitCode.CANNOT_WRITE,
             )
 
     def set_aside(self, other=None):
@@ -219,7 +217,7 @@ class OutputLock:
                 for below, _, _ in os.walk(folder, topdown=False):
                     os.rmdir(below)
                 os.rename(aside, folder)
-                self._note(f"[run] this run made no result: {folder} has its former content again", flush=True)
+                self._note(f"this run made no result: {folder} has its former content again")
                 if folder == output:
                     self._hold(folder)
         self._aside = {}
@@ -291,14 +289,13 @@ def rename_aside(folder, run_id, note):
     """
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
-        raise LaunchError(
+        raise WriteError(
             f"--overwrite cannot rename {folder} to {aside}: File exists",
             "Move that away, or give this run another --run-id",
-            ExitCode.CANNOT_WRITE,
         )
     try:
         facts = os.stat(folder)
-        note(f"[run] the results in {folder} are kept as {aside}", flush=True)
+        note(f"the results in {folder} are kept as {aside}")
         os.rename(folder, aside)
         try:
             os.mkdir(folder)
@@ -312,25 +309,11 @@ def rename_aside(folder, run_id, note):
             with contextlib.suppress(OSError):  # another user's, in a folder that this user may write to
                 change()
     except OSError as problem:
-        raise LaunchError(
+        raise WriteError(
             f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
             "Give another folder: this one must not be a mount point, and its parent must be writable, with room",
-            ExitCode.CANNOT_WRITE,
         ) from problem
     return aside
-
-
-def is_alive(pid):
-    """Whether the process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    with contextlib.suppress(OSError, IndexError):
-        return pathlib.Path("/proc", str(pid), "stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
-    return True
 
 
 def make_room(lock, output, config, is_own=False):
@@ -339,28 +322,22 @@ def make_room(lock, output, config, is_own=False):
     likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors: LaunchError (USAGE).
     """
     if config.get("resume") and config.get("overwrite"):
-        raise LaunchError(
+        raise UsageError(
             "--resume and --overwrite contradict each other",
             "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
-            ExitCode.USAGE,
         )
     file = first_file(output)
     is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
     if file and not is_work:
-        raise LaunchError(
-            f"--output {output} holds {file}, which is of no Offramp run",
-            "Give an empty or a new folder",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder")
     may_continue = config.get("resume") and (is_own or not is_noted or holds_work(output))
     if is_work and not config.get("overwrite") and not may_continue:
         ways = "" if config.get("resume") else "--resume to compute missing and new items, "
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} holds {describe_work(output)}",
             f"Give {ways}--overwrite to keep these results as {os.path.basename(os.path.realpath(output))}.before-RUN_ID and begin anew, "
             "or another --output",
-            ExitCode.USAGE,
         )
     _make_room_to_write(output, lock, config, is_own and is_noted)
     if is_work and config.get("overwrite"):
@@ -376,10 +353,9 @@ def _make_room_to_write(output, lock, config, is_of_own_run):
     owner = _write_path_noted(output)
     is_mine = os.path.realpath(owner) == os.path.realpath(folder) if owner else is_of_own_run
     if not is_mine or not (config.get("resume") or config.get("overwrite")):
-        raise LaunchError(
+        raise UsageError(
             f"--write-path {folder} is not empty: it holds {file}",
             "Give an empty or a new folder; or --resume, or --overwrite, with the --output of the run that wrote there",
-            ExitCode.USAGE,
         )
     if config.get("overwrite"):
         lock.set_aside(folder)
@@ -387,8 +363,8 @@ def _make_room_to_write(output, lock, config, is_of_own_run):
 
 def _write_path_noted(output):
     """--write-path of the work in the output; None without one."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return json.loads(shared_folder.read_line(output, CHECKPOINT))["identity"].get("--write-path") or None
+    with contextlib.suppress(*UNREADABLE):
+        return _header_in(output)["identity"].get("--write-path") or None
     return None
 
 
@@ -441,17 +417,12 @@ def describe_work(folder):
     if not noted:
         return "the work of an earlier run"
     run, items, lines = noted
-    done = sum(end - begin for begin, end in _joined(_ranges(lines)))
-    if any('"ended":true' in line for line in lines[-1:]):
-        return f"the results of run {run}, which has finished"
-    return (
-        f"{done} of {items} items of run {run}, which has not finished"
-        if items
-        else f"the results of run {run}, which has not finished"
-    )
+    has_ended = any('"ended":true' in line for line in lines[-1:])
+    what = f"{_items_done(lines)} of {items} items" if items and not has_ended else "the results"
+    return f"{what} of run {run}, which has {'' if has_ended else 'not '}finished"
 
 
-def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, words=("prepare",)):
+def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note, words=("prepare",)):
     """
     Checks the place for a run's results, before its programs start, and removes what a killed run left there. The consumer refuses work that this
     run cannot continue, and a table of another run; its error goes to the user. `run_id`: the run that holds the output's lock, in which the
@@ -463,8 +434,8 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, wor
         return
     done = interrupts.wait_through(
         [consumer[0], *words, *consumer[1:], *(["--run-id", run_id] if run_id else [])],
-        lambda: note(f"[run] checking {folder} (another signal stops it)", flush=True),
-        lambda: note(f"[run] stopped checking {folder}", flush=True),
+        lambda: note(f"checking {folder} (another signal stops it)"),
+        lambda: note(f"stopped checking {folder}"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -472,15 +443,9 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print, wor
         **identity,
     )
     if done.returncode != 0:
-        raise LaunchError(
-            last_error(done.stderr)
-            or done.stderr.strip()
-            or f"'{consumer[0]} {words[0]}' ended with exit code {done.returncode} and wrote nothing",
-            "",
-            shell_code(done.returncode),
-        )
+        raise error_of([consumer[0], words[0]], done)
     for warning in done.stdout.splitlines():
-        note(f"[run] {warning}", flush=True)
+        note(f"{warning}")
 
 
 def require_no_job(output, config):
@@ -488,36 +453,29 @@ def require_no_job(output, config):
     A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError (USAGE), for the
     output or the folder of --write-path.
     """
-    writes = config.get("write-path") if "write" in config.get("processor", "").split(",") else None
-    for flag, folder in (("--output", output), ("--write-path", writes)):
-        if folder and shared_folder.holds(folder, CLAIM):
-            require_no_gpus(flag, folder)
-            raise LaunchError(
-                f"{flag} {folder} is in use by the shards of {job_noted_in(folder)}, which is not merged yet",
-                f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
-                f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
-                ExitCode.USAGE,
-            )
-
-
-def require_no_gpus(flag, folder):
-    """Errors: LaunchError (USAGE) where a run with --gpus, not a job over hosts, left the claim."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
-        if pathlib.PurePath(claim["folder"]).parts[-2:] == (CLAIM.parent.name, "job"):
-            raise LaunchError(
+    for flag, folder in (("--output", output), ("--write-path", folder_of_write(config))):
+        if not folder or not shared_folder.holds(folder, CLAIM):
+            continue
+        job, home = _claim_in(folder)
+        if pathlib.PurePath(home).parts[-2:] == (CLAIM.parent.name, "job"):
+            raise UsageError(
                 f"{flag} {folder} holds an unfinished run with --gpus",
                 f"Continue it with its flags: ./launch/offramp run --gpus N --resume; or give this run another {flag}",
-                ExitCode.USAGE,
             )
+        raise UsageError(
+            f"{flag} {folder} is in use by the shards of {f'{job} in {home}' if job else 'a job'}, which is not merged yet",
+            f"Give this run another {flag}, or merge first (./launch/offramp job merge). To give up that job and its shards' results, "
+            f"end the running shards and remove {pathlib.Path(folder) / CLAIM.parent}: later ones then do nothing",
+        )
 
 
-def job_noted_in(folder):
+def _claim_in(folder):
+    """(the job that has claimed the folder, the job's folder), as text; empty where the claim cannot be read."""
     try:
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
-        return f"{claim['job']} in {claim['folder']}"
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "a job"
+        return str(claim["job"]), str(claim["folder"])
+    except UNREADABLE:
+        return "", ""
 
 
 def is_empty(folder):
@@ -543,24 +501,28 @@ def is_used_by_other_run(folder, run_id):
     return False
 
 
+def _header_in(folder):
+    """The first line of the checkpoint there. Errors: those of UNREADABLE."""
+    return json.loads(shared_folder.read_line(folder, CHECKPOINT))
+
+
 def run_noted(folder):
     """The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read."""
     try:
-        return str(json.loads(shared_folder.read_line(folder, CHECKPOINT))["run"])
+        return str(_header_in(folder)["run"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise LaunchError(
+    except UNREADABLE as problem:
+        raise InputError(
             f"{pathlib.Path(folder) / CHECKPOINT} does not name its run: {problem}",
             "Move it away, if you no longer need the results there",
-            ExitCode.BAD_INPUT,
         ) from problem
 
 
 def items_done_in(folder):
     """Number of items done by the checkpoint there. For messages only: hashes are not checked."""
     noted = _read_checkpoint(folder)
-    return sum(end - begin for begin, end in _joined(_ranges(noted[2]))) if noted else 0
+    return _items_done(noted[2]) if noted else 0
 
 
 def _read_checkpoint(folder):
@@ -569,7 +531,7 @@ def _read_checkpoint(folder):
         header, *lines = shared_folder.read(folder, CHECKPOINT).decode(errors="replace").splitlines()
         header = json.loads(header)
         return str(header["run"]), _items_of(header["identity"]), lines
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+    except UNREADABLE:
         return None
 
 
@@ -580,19 +542,10 @@ def _items_of(identity):
     return items // int(count) + (int(number) <= items % int(count)) if count else items
 
 
-def _ranges(lines):
+def _items_done(lines):
+    """`lines`: with ranges of finished items, which may overlap."""
+    ranges: list[tuple[int, int]] = []
     for line in lines:
-        try:
-            yield from ((int(begin), int(end)) for begin, end in json.loads(line)["done"])
-        except (ValueError, KeyError, TypeError, RecursionError):
-            pass
-
-
-def _joined(ranges):
-    joined: list = []
-    for begin, end in sorted(ranges):
-        if joined and begin <= joined[-1][1]:
-            joined[-1][1] = max(end, joined[-1][1])
-        else:
-            joined.append([begin, end])
-    return joined
+        with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+            ranges += [(int(begin), int(end)) for begin, end in json.loads(line)["done"]]
+    return intervals.total(intervals.union(ranges, 0, math.inf))

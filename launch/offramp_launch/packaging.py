@@ -5,7 +5,7 @@ import shutil
 
 from offramp_launch.setup import build, environment
 from offramp_launch.arguments import refuse, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, WriteError
 from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.setup.steps import one_at_a_time, run_step
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -41,10 +41,8 @@ def require_folder(into):
     try:
         into.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(
-            f"--into {into} cannot be made: {problem.strerror}",
-            "Give a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"--into {into} cannot be made: {problem.strerror}", "Give a folder that you may write to"
         ) from problem
 
 
@@ -59,9 +57,7 @@ def make_debs(places, into):
     for tool, package in (("dpkg-shlibdeps", "dpkg-dev"), ("file", "file")):  # cpack uses `file` to find the programs
         if shutil.which(tool) is None:
             raise LaunchError(
-                f"Debian packages need {tool}, which was not found",
-                f"Run apt-get install {package}, on Debian 12",
-                ExitCode.SYSTEM,
+                f"Debian packages need {tool}, which was not found", f"Run apt-get install {package}, on Debian 12"
             )
     folder = places.build_folder("release")
     run_step(

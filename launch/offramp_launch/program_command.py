@@ -5,26 +5,13 @@ import secrets
 import shlex
 import shutil
 
-from offramp_launch import interrupts, program_checkpoint, sink, summary
-from offramp_launch.arguments import shown, take_values
-from offramp_launch.consume_command import begin_results, counts, followers_among, outcome_of, lines_of, parse_flags
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch import program_checkpoint, sink, summary
+from offramp_launch.arguments import take_values
+from offramp_launch.consume_command import begin_results, counts, followers_among, lines_of, outcome_of, parse_flags
+from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
-from offramp_launch.output_folder import is_used_by_other_run
-from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.run_steps import (
-    continue_command,
-    end_of_work,
-    require_apart,
-    resolve_output,
-    notes_of,
-    watched,
-    work_in_output,
-    written_to,
-)
-from offramp_launch.settings import consumer_command, keep_settings, require_run_to_continue
+from offramp_launch.run_steps import begin_work, end_of_work, run_dir_of, watched
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
-from offramp_launch.supervision.watch import RunPlan
 from offramp_launch.watching import address
 
 PRODUCER = "--producer"
@@ -36,97 +23,60 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
-    rest, config, version, consumers, bounds = parse_flags(places, rest, "run --producer", ACCEPTED)
+    rest, config, version, *number = parse_flags(places, rest, "run --producer", ACCEPTED)
     typed = sink.hide_password(typed, os.environ)
-    require_run_to_continue(config)
-    run_id = config.get("run-id") or new_run_id()
-    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
-    require_apart(config.get("output") or run_path / "output", config)
-    interrupts.handle_all_signals()
-    run_dir = RunDir(places, run_path)
-    output, made = resolve_output(config, run_dir, None)
-    settled = {
-        **config,
-        "producer": flags[PRODUCER],
-        "run-id": run_id,
-        "run-dir": str(run_dir.path),
-        "output": output,
-        "consumers": consumers,
-    }
-    with written_to(run_dir):
-        keep_settings(run_dir, settled, config, rest)
-    plan = RunPlan(
-        run_id,
-        run_dir,
-        program,
-        consumer_command(places, rest, run_dir, output, bounds),
-        consumers,
-        bounds,
-        producer_restarts=config.get("producer-restarts", 0),
-        log_format=config.get("log-format", "text"),
-        http=http,
-    )
-    work = config.get("resume") and program_checkpoint.work_of(output) or f"{run_id}-{secrets.token_hex(4)}"
-    environment = environment_of(places, run_dir, run_id, output, config, work)
-    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
-    note = notes_of(config)
+    run_id, run_dir = run_dir_of(places, config)
+    work = begin_work(places, run_id, run_dir, config, rest, typed, version, number, http, producer=flags[PRODUCER])
+    work.plan.producer = program
+    name = config.get("resume") and program_checkpoint.work_of(work.output) or f"{run_id}-{secrets.token_hex(4)}"
+    environment = environment_of(places, work, name)
 
-    def go():
-        begin_results(output, config, plan, work, work, note)
-        return supervise(
-            plan,
-            places,
-            output,
-            environment,
-            about,
-            lambda: continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id)),
-            note,
-        )
+    def steps():
+        begin_results(work, name, name)
+        return supervise(work, places, environment, lambda: work.go_on(places, typed))
 
-    return work_in_output(plan, output, made, config, note, go, about, give_back=("finish-own-run", "nothing"))
+    return work.hold_output(steps, give_back=("finish-own-run", "nothing"))
 
 
 def words_of(command):
     try:
         words = shlex.split(command)
     except ValueError as problem:
-        raise LaunchError(
+        raise UsageError(
             f"--producer {command} is not a command ({problem})",
             "Write it as in a shell, such as --producer 'python loop.py'",
-            ExitCode.USAGE,
         ) from problem
     if not words:
-        raise LaunchError(
-            "--producer is empty",
-            "Give the command that starts the program, such as --producer 'python loop.py'",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--producer is empty", "Give the command that starts the program, such as --producer 'python loop.py'"
         )
     if shutil.which(words[0]) is None:
-        raise LaunchError(
+        raise NotFoundError(
             f"--producer names '{words[0]}', which is not a program on this machine",
             "Give the command that starts the program, such as --producer 'python3 loop.py'",
-            ExitCode.NO_INPUT,
         )
     return words
 
 
-def environment_of(places, run_dir, run_id, output, config, work):
-    """Environment variables by which the program's Egress finds the run."""
+def environment_of(places, work, name):
+    """Environment variables by which the program's Egress finds the run. `name`: of its work."""
+    config = work.config
     return {
         **places.environment_of_loops(),
-        "OFFRAMP_RUN_DIR": str(run_dir.path),
-        "OFFRAMP_RUN_ID": run_id,
-        "OFFRAMP_OUTPUT": output,
+        "OFFRAMP_RUN_DIR": str(work.plan.run_dir.path),
+        "OFFRAMP_RUN_ID": work.plan.run_id,
+        "OFFRAMP_OUTPUT": work.output,
         "OFFRAMP_PROCESSOR": config.get("processor", ""),
         "OFFRAMP_PROCESSOR_OPTION": config.get("processor-option", ""),
-        "OFFRAMP_WORK": work,
+        "OFFRAMP_WORK": name,
         "OFFRAMP_RESUME": "true" if config.get("resume") else "false",
         "OFFRAMP_KILL_STALLED": "true" if config.get("kill-stalled") else "false",
     }
 
 
-def supervise(plan, places, output, environment, about, go_on, note):
+def supervise(work, places, environment, go_on):
     """Returns (the exit code, the summary's lines)."""
+    plan = work.plan
 
     def watch_on(display):
         display.note(f"the program's output goes to {plan.run_dir.log('producer')}")
@@ -134,14 +84,14 @@ def supervise(plan, places, output, environment, about, go_on, note):
 
     def lines(supervisor, whole):
         shown_lines = lines_of(
-            whole, output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
+            whole, work.output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
         )
-        if supervisor.producer_restarts:
-            shown_lines.insert(2, f"  producers  died and were replaced: {supervisor.producer_restarts}")
+        restarts = supervisor.producer_restarts
+        shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))
         goes_on = summary.leaves_work(whole) and (supervisor.died or supervisor.completed())
-        return "\n".join([*shown_lines, *([f"  continue   {go_on()}"] if goes_on else [])])
+        return "\n".join([*shown_lines, *summary.labelled(("continue", goes_on and go_on()))])
 
-    return watched(plan, note, str(places.producer()), watch_on, lambda *ended: conclude(plan, about, *ended), lines)
+    return watched(work, str(places.producer()), watch_on, lambda *ended: conclude(plan, work.about, *ended), lines)
 
 
 def conclude(plan, about, supervisor, code, finishing, seconds):

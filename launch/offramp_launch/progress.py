@@ -12,6 +12,8 @@ from offramp_launch.screen import drawn_on, one_line, printable
 
 PLAIN_SECONDS = 5
 ENDS = ("ended", "abandoned", "failed")
+# Fields of a status, and their words.
+LOSSES = {"skipped": "skipped", "dead_lettered_samples": "dead-lettered", "dropped_samples": "dropped"}
 # Columns from which everything fits on one line.
 WIDE = 130
 LONGEST_BAR, SHORTEST_BAR = 24, 6
@@ -26,11 +28,7 @@ def counted(status, unit):
     """Amount done, rate and time left; for a finished run only the first."""
     total, done = status.get("total_samples"), status.get("done_samples") or 0
     parts = [f"{done}/{total} {unit}" if total else f"{done} {unit}"]
-    for name, word in (
-        ("skipped", "skipped"),
-        ("dead_lettered_samples", "dead-lettered"),
-        ("dropped_samples", "dropped"),
-    ):
+    for name, word in LOSSES.items():
         if status.get(name):
             parts.append(f"{status[name]} {word}")
     if status.get("state") not in ENDS:
@@ -57,9 +55,7 @@ def held_back(status):
 
 def settled(status):
     """Number of samples that are done or given up."""
-    return sum(
-        status.get(name) or 0 for name in ("done_samples", "skipped", "dead_lettered_samples", "dropped_samples")
-    )
+    return sum(status.get(name) or 0 for name in ("done_samples", *LOSSES))
 
 
 def seconds_left(status):
@@ -128,6 +124,11 @@ def describe_holders(status):
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
     return lines
+
+
+def print_note(text):
+    """A note of a run that has no display."""
+    print(f"[run] {text}", flush=True)
 
 
 class PlainDisplay:

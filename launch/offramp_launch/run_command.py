@@ -4,39 +4,17 @@ import os
 import shlex
 import subprocess
 
-from offramp_launch import interrupts, sink, summary, texts
-from offramp_launch.arguments import setting_given, shown, without_values
+from offramp_launch import sink, summary, texts
+from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
-from offramp_launch.output_folder import is_empty, is_used_by_other_run, make_room, prepare
-from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.run_steps import (
-    announce,
-    continue_command,
-    end_of_work,
-    identity_of,
-    notes_of,
-    require_apart,
-    resolve_output,
-    watched,
-    work_in_output,
-    written_to,
-)
-from offramp_launch.settings import (
-    SETTLED,
-    consumer_command,
-    keep_settings,
-    number_of_consumers,
-    producer_for,
-    require_run_to_continue,
-    resolve,
-    resolve_with_defaults,
-    unit_of,
-)
+from offramp_launch.output_folder import is_empty, make_room, prepare
+from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
+from offramp_launch.settings import SETTLED, number_of_consumers, producer_for, resolve, resolve_with_defaults, unit_of
 from offramp_launch.supervision.supervisor import Supervisor
-from offramp_launch.supervision.watch import STATUS_SECONDS, RunPlan
+from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.user import account_of
 from offramp_launch.watching import address
 
@@ -51,7 +29,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     under autoscaling; None: the default number.
     """
     http, argv = address.take(argv)
-    if any(argument.partition("=")[0] in ANSWERED_BY_THE_PRODUCER for argument in argv):
+    if not names_in(argv).isdisjoint(ANSWERED_BY_THE_PRODUCER):
         return answer(places, argv)
     typed = sink.hide_password(typed, os.environ)
     resolved = resolve_with_defaults(places, argv)
@@ -59,72 +37,33 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     announce_added(resolved)
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    consumers, bounds = (
+    number = (
         number_of_consumers(config, resolved.argv, first)
         if rungs.of_run(config).has_consumers
         else (config.get("consumers") or 0, None)
     )
-    require_run_to_continue(config)
     check_processors(places, resolved)
-    run_id = config.get("run-id") or new_run_id()
     account = account_of(config.get("consumer-user"))
-    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
-    require_apart(config.get("output") or run_path / "output", config)
-    commit = places.commit()
-    interrupts.handle_all_signals()
-    run_dir = RunDir(places, run_path, account)
-    output, made = resolve_output(config, run_dir, account)
-    settled = {**config, "run-id": run_id, "run-dir": str(run_dir.path), "output": output, "consumers": consumers}
-    with written_to(run_dir):
-        keep_settings(run_dir, settled, config, resolved.argv)
-    command = [
-        resolved.producer,
-        *without_values(resolved.argv, SETTLED),
-        "--run-dir",
-        str(run_dir.path),
-        "--output",
-        output,
-        "--run-id",
-        run_id,
-        "--consumers",
-        str(consumers),
-    ]
-    plan = RunPlan(
-        run_id,
-        run_dir,
-        command,
-        consumer_command(places, resolved.argv, run_dir, output, bounds, resolved.found),
-        consumers,
-        bounds,
-        account,
-        config.get("producer-restarts", 0),
-        rungs.not_recovered(config),
-        log_format=config.get("log-format", "text"),
-        http=http,
-        status_seconds=config.get("status-seconds", STATUS_SECONDS),
+    run_id, run_dir = run_dir_of(places, config, account)
+    work = begin_work(
+        places, run_id, run_dir, config, resolved.argv, typed, resolved.version, number, http, resolved.found, account
     )
-    about = summary.about(run_id, run_dir, resolved.version, commit, shown(typed), settled, output)
-    note = notes_of(config)
+    plan = work.plan
+    own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id, "--consumers": plan.consumers}
+    plan.producer = [resolved.producer, *without_values(resolved.argv, SETTLED), *words_of(own)]
+    plan.not_recovered = rungs.not_recovered(config)
+    plan.status_seconds = config.get("status-seconds", STATUS_SECONDS)
 
-    def work():
+    def steps():
         if not held:  # else it is a shard of the job
-            make_room(plan.output_lock, output, config)
+            make_room(plan.output_lock, work.output, config)
         plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-        prepare(output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=note)
-        return supervise(
-            plan,
-            output,
-            unit_of(config),
-            about,
-            note,
-            lambda: (
-                go_on or continue_command(places, typed, config, run_dir, replaces=is_used_by_other_run(output, run_id))
-            ),
-        )
+        prepare(work.output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=work.note)
+        return supervise(work, lambda: go_on or work.go_on(places, typed))
 
-    code = work_in_output(plan, output, made, config, note, work, about, held)
+    code = work.hold_output(steps, held)
     if resolved.is_demo and code == 0:
-        announce(config, show(places, output, config), "")
+        announce(config, show(places, work.output, config), "")
     return code
 
 
@@ -169,17 +108,17 @@ def is_used(output):
         return False
 
 
-def supervise(plan, output, unit, about, note, go_on):
+def supervise(work, go_on):
     """Returns (the exit code, the summary's lines)."""
+    plan, unit = work.plan, unit_of(work.config)
     return watched(
-        plan,
-        note,
+        work,
         plan.producer[0],
         unit=unit,
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
-        conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, about, finishing),
-        lines=lambda _, whole: summary.describe(whole, unit, output, go_on()),
+        conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
+        lines=lambda _, whole: summary.describe(whole, unit, work.output, go_on()),
     )
 
 

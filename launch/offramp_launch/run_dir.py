@@ -12,13 +12,14 @@ import stat
 import time
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
 from offramp_launch.places import is_writable
 from offramp_launch.status_schema import validate_status
 
 # A folder: what the programs of a live run share (common/shm/run_files.hpp).
 LIVE = "live"
 CONTROL_SOCKET, ENDPOINT = f"{LIVE}/control.sock", f"{LIVE}/endpoint"
+NEEDED_OF_AN_ENDPOINT = ("run_id", "nonce", "producer_pid")  # common/transport/endpoint.hpp
 # Marks a folder as a run directory.
 LOCK = f"{LIVE}/launcher.lock"
 STATUS, SUMMARY, SETTINGS, LOGS = "status.json", "summary.json", "config.toml", "logs"
@@ -32,8 +33,8 @@ LONGEST_SOCKET_PATH = 107
 LONGEST_SOCKET = f"{LIVE}/work-01234567.sock"
 
 
-def new_run_id(now=None):
-    return time.strftime("%Y%m%d-%H%M%S", time.localtime(now)) + "-" + secrets.token_hex(2)
+def new_run_id():
+    return time.strftime("%Y%m%d-%H%M%S", time.localtime()) + "-" + secrets.token_hex(2)
 
 
 def fits_a_socket(folder):
@@ -45,26 +46,27 @@ def short_runs_folder():
     return pathlib.Path(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}").absolute()
 
 
-def choose_run_dir(places, wanted, run_id):
-    """--run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's."""
+def choose_run_dir(places, wanted, run_id, below="."):
+    """
+    --run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's. `below`: the longest
+    name of a run directory in it.
+    """
     if wanted:
         folder = pathlib.Path(wanted).absolute()
-        if not fits_a_socket(folder):
-            raise LaunchError(
+        if not fits_a_socket(folder / below):
+            raise UsageError(
                 f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
                 "Choose a shorter path, such as /tmp/my-run",
-                ExitCode.USAGE,
             )
         return folder
     folder = places.runs / run_id
-    if fits_a_socket(folder) and is_writable(places.runs):
+    if fits_a_socket(folder / below) and is_writable(places.runs):
         return folder
     short = short_runs_folder() / run_id
-    if not fits_a_socket(short):
-        raise LaunchError(
+    if not fits_a_socket(short / below):
+        raise UsageError(
             f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
             "Choose a shorter path, such as /tmp/runs, or unset it",
-            ExitCode.USAGE,
         )
     return short
 
@@ -86,10 +88,8 @@ class RunDir:
             with opened_folder(folder) as inside:
                 self._take(folder, inside, made, account)
         except OSError as problem:
-            raise LaunchError(
-                f"the run directory '{folder}' cannot be written ({problem.strerror})",
-                "Choose another with --run-dir",
-                ExitCode.CANNOT_WRITE,
+            raise WriteError(
+                f"the run directory '{folder}' cannot be written ({problem.strerror})", "Choose another with --run-dir"
             ) from problem
         self._link_from(places.runs)
 
@@ -113,10 +113,9 @@ class RunDir:
             )
         require_owned(folder, inside)
         if facts.st_mode & 0o022 and not made:
-            raise LaunchError(
+            raise UsageError(
                 f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                 f"Give a folder that does not exist yet, such as {folder / 'run'}",
-                ExitCode.USAGE,
             )
         with contextlib.suppress(FileExistsError):
             os.mkdir(LIVE, 0o700, dir_fd=inside)
@@ -216,6 +215,21 @@ def read_object(file):
     return value if isinstance(value, dict) else None
 
 
+def values_in(file):
+    """The values in an endpoint's file by key, as text; empty where it is missing."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def read_endpoint(run_dir):
+    """As values_in(); empty where the file is incomplete."""
+    values = values_in(run_dir / ENDPOINT)
+    return values if all(values.get(key) for key in NEEDED_OF_AN_ENDPOINT) and values["producer_pid"].isdigit() else {}
+
+
 def read_settings(folder):
     """All settings of a run, also those that its launcher settled (settings.to_toml); empty where none are kept."""
     settings = {}
@@ -244,10 +258,9 @@ def require_owned(folder, inside):
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
     if names := os.listdir(inside):
-        raise LaunchError(
+        raise UsageError(
             f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
             f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run",
-            ExitCode.USAGE,
         )
 
 
@@ -334,5 +347,5 @@ def find_live_run(places, wanted, accepts=accepts_connections):
         raise LaunchError("no live run", "./launch/offramp run starts one", ExitCode.NO_SUCH_RUN)
     if len(runs) > 1:
         listed = "".join(f"\n    --run-dir {run}" for run in runs)
-        raise LaunchError(f"{len(runs)} runs are live; choose one:{listed}", "", ExitCode.USAGE)
+        raise UsageError(f"{len(runs)} runs are live; choose one:{listed}", "")
     return runs[0]

@@ -1,6 +1,9 @@
 """The steps that `run`, `run --producer` and `consume` have in common, from the output's folder to the summary."""
 
+from __future__ import annotations
+
 import contextlib
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -9,18 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any, Callable
 
-from offramp_launch import summary
-from offramp_launch.arguments import to_type_again, without_values
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, shell_code, way_to_write
+from offramp_launch import interrupts, summary
+from offramp_launch.arguments import shown, to_type_again, without_values
+from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError, WriteError, shell_code, way_to_write
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
-from offramp_launch.output_folder import OutputLock, removed_after_a_failure, require_no_job
+from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
-from offramp_launch.settings import SETTLED
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.settings import SETTLED, consumer_command, keep_settings, require_run_to_continue
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import COMMAND_ERROR
+from offramp_launch.supervision.watch import RunPlan
 
 
 def announce(config, text, prefix="[run] "):
@@ -30,11 +36,7 @@ def announce(config, text, prefix="[run] "):
 
 def notes_of(config):
     """The function that prints a run's notes."""
-
-    def note(text, **_):
-        announce(config, text.removeprefix("[run] "))
-
-    return note
+    return lambda text: announce(config, text)
 
 
 def announce_end(config, text):
@@ -52,10 +54,9 @@ def written_to(run_dir):
     except OSError as problem:
         if problem.errno not in NO_ROOM:
             raise
-        raise LaunchError(
+        raise WriteError(
             f"the run directory {run_dir.path} cannot be written: {problem.strerror}",
             way_to_write(problem, "Make room there, or choose another with --run-dir"),
-            ExitCode.CANNOT_WRITE,
         ) from problem
 
 
@@ -80,30 +81,92 @@ def reason_in_summary(run_dir, about):
         raise
 
 
-def work_in_output(
-    plan, output, made, config, note, work, about=None, held=None, take=OutputLock, give_back=("finish",)
-):
-    """
-    Calls `work()`, which returns (exit code, the summary's lines), while this run holds the output. `made`: the folders that resolve_output() created.
-    `about`: for the summary of a run that cannot start. `held`: the output's lock, where the caller holds it. `give_back`: of give_tables_back(). Returns the exit code.
-    """
-    with (
-        removed_after_a_failure(made) as ended,
-        reason_in_summary(plan.run_dir, about) if about else contextlib.nullcontext(),
-        written_to(plan.run_dir),
+@dataclasses.dataclass
+class Work:
+    """A run with its directory and its kept settings. Its output is checked, and not held yet."""
+
+    plan: Any  # RunPlan, or GpusPlan
+    config: dict
+    output: str
+    made: list  # the folders that resolve_output() created
+    about: dict  # facts for the summary
+    note: Callable
+
+    def hold_output(
+        self, steps, held=None, take=OutputLock, give_back=("finish",), has_summary=True, may_hold_job=False
     ):
-        plan.output_lock = held or take(output, plan.run_id, note)
-        try:
-            if not held:  # else it is a shard of the job
-                require_no_job(output, config)
-            code, lines = work()
-        finally:
-            if not held:
-                give_tables_back(plan, give_back)
-                plan.output_lock.close()
-        ended.well = code == 0
-    announce_end(config, lines)
-    return code
+        """
+        Calls `steps()`, which returns (exit code, the summary's lines), while this run holds the output. `held`: the output's lock, where the caller
+        holds it. `give_back`: of give_tables_back(). `has_summary`: a run that cannot start writes the reason into it. `may_hold_job`: the caller
+        checks whose job is in the output. Returns the exit code.
+        """
+        plan = self.plan
+        with (
+            removed_after_a_failure(self.made) as ended,
+            reason_in_summary(plan.run_dir, self.about) if has_summary else contextlib.nullcontext(),
+            written_to(plan.run_dir),
+        ):
+            plan.output_lock = held or take(self.output, plan.run_id, self.note)
+            try:
+                if not held and not may_hold_job:  # else it is a shard of the job
+                    require_no_job(self.output, self.config)
+                code, lines = steps()
+            finally:
+                if not held:
+                    give_tables_back(plan, give_back)
+                    plan.output_lock.close()
+            ended.well = code == 0
+        announce_end(self.config, lines)
+        return code
+
+    def go_on(self, places, typed):
+        """The command that continues this run."""
+        replaces = is_used_by_other_run(self.output, self.plan.run_id)
+        return continue_command(places, typed, self.config, self.plan.run_dir, replaces)
+
+
+def run_dir_of(places, config, account=None):
+    """(a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors: LaunchError."""
+    require_run_to_continue(config)
+    run_id = config.get("run-id") or new_run_id()
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
+    require_apart(config.get("output") or run_path / "output", config)
+    interrupts.handle_all_signals()
+    return run_id, RunDir(places, run_path, account)
+
+
+def begin_work(places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, **settled):
+    """
+    Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags. `found`: flags of what only the
+    producer detects. `typed`: the command as the user gave it. `number`: as number_of_consumers() returns it. The plan of the returned Work has no
+    producer yet.
+    """
+    output, made = resolve_output(config, run_dir, account)
+    consumers, bounds = number
+    settled = {
+        **config,
+        **settled,
+        "run-id": run_id,
+        "run-dir": str(run_dir.path),
+        "output": output,
+        "consumers": consumers,
+    }
+    with written_to(run_dir):
+        keep_settings(run_dir, settled, config, argv)
+    plan = RunPlan(
+        run_id,
+        run_dir,
+        [],
+        consumer_command(places, argv, run_dir, output, bounds, found),
+        consumers,
+        bounds,
+        account,
+        config.get("producer-restarts", 0),
+        log_format=config.get("log-format", "text"),
+        http=http,
+    )
+    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
+    return Work(plan, config, output, made, about, notes_of(config))
 
 
 def give_tables_back(plan, words):
@@ -120,17 +183,17 @@ def give_tables_back(plan, words):
             )
 
 
-def watched(plan, note, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status):
+def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):
     """
     Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
     (the exit code, the summary). `lines(watch, summary)`: a text for a reader.
-    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one.
+    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one. `begins`: what begins, if not consumers.
     """
-    began = time.monotonic()
+    plan, began = work.plan, time.monotonic()
     display = make_display(unit, plan.log_format)
-    display.note(f"run {plan.run_id}: {plan.consumers} consumers, {plan.run_dir.path}")
+    display.note(f"run {plan.run_id}: {begins or f'{plan.consumers} consumers'}, {plan.run_dir.path}")
     watch = watch_on(display)
-    with Finishing(note) as finishing:
+    with Finishing(work.note) as finishing:
         try:
             code = watch.run()
             display.close()
@@ -252,10 +315,9 @@ def require_apart(output, config):
                 if folder == output and config.get("output")
                 else f"the folder for results, {folder},"
             )
-            raise LaunchError(
+            raise UsageError(
                 f"{what} {where}: results could replace what they are made from, and would be input of the next run",
                 "Give --output a folder beside it",
-                ExitCode.USAGE,
             )
 
 
@@ -269,10 +331,8 @@ def check_output(folder, account):
                 pass
         return made
     except OSError as problem:
-        raise LaunchError(
-            f"--output {folder} cannot be written: {problem.strerror}",
-            "Give --output a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"--output {folder} cannot be written: {problem.strerror}", "Give --output a folder that you may write to"
         ) from problem
 
 

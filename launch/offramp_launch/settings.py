@@ -7,12 +7,12 @@ import os
 import subprocess
 
 from offramp_launch import interrupts, sink
-from offramp_launch.arguments import hide_query, setting_given, without_values
+from offramp_launch.arguments import hide_query, setting_given, without_values, words_of
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 from offramp_launch.ladder import rungs
+from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import SETTINGS
-from offramp_launch.supervision.log_follower import last_error
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 
 # Set by the launcher for every program of the run.
@@ -55,21 +55,10 @@ class Resolved:
 
 def ask(program, argv):
     """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
+    with interrupts.deferred():
+        answer = answer_of([program, "settings", *argv])
     try:
-        with interrupts.deferred():
-            answer = subprocess.run([program, "settings", *argv], capture_output=True, text=True, check=False)
-    except OSError as problem:
-        raise cannot_be_started(program, problem) from problem
-    if answer.returncode != 0:
-        raise LaunchError(
-            last_error(answer.stderr)
-            or answer.stderr.strip()
-            or f"'{program}' ended with exit code {answer.returncode} and wrote nothing",
-            "",
-            shell_code(answer.returncode),
-        )
-    try:
-        found = json.loads(answer.stdout)
+        found = json.loads(answer)
         return Answer(found["settings"], found.get("given", {}), found["version"])
     except (ValueError, KeyError) as problem:
         raise LaunchError(
@@ -112,10 +101,8 @@ def resolve_with_defaults(places, argv):
         added = demo_flags(places, argv)
         answer = ask(producer, [*argv, *added])
         if answer.config.get("source") == "text":
-            raise LaunchError(
-                f"--model {answer.config['model']} takes lines of text, and no input was given",
-                "Give --input FILE.txt",
-                ExitCode.NO_INPUT,
+            raise NotFoundError(
+                f"--model {answer.config['model']} takes lines of text, and no input was given", "Give --input FILE.txt"
             )
     else:
         added, answer = ask_with_shipped_model(producer, argv)
@@ -174,40 +161,28 @@ def number_of_consumers(config, argv, first=None):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
     if consumers > MOST_CONSUMERS:
-        raise LaunchError(
-            f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}", ExitCode.USAGE
-        )
+        raise UsageError(f"--consumers {consumers} is more than a run can hold", f"Give at most {MOST_CONSUMERS}")
     return consumers, None
 
 
-def default_consumers(config, cores=None):
+def default_consumers(config):
     """For a producer that leaves the number to the launcher."""
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    cores = len(os.sched_getaffinity(0))
     gpu = config.get("device") != "cpu" and glob.glob("/dev/nvidia[0-9]*")
     return min(max(cores // 2, 2), 8) if gpu else 2
 
 
 def consumer_command(places, argv, run_dir, output, bounds, found=()):
     """The command of a consumer. Consumers divide the cores among the largest possible number of them."""
-    most = ["--consumers", str(bounds.most)] if bounds else []
-    return [
-        str(places.consumer()),
-        *without_values(argv, SETTLED),
-        "--run-dir",
-        str(run_dir.path),
-        "--output",
-        output,
-        *found,
-        *most,
-    ]
+    own = words_of({"--run-dir": run_dir.path, "--output": output})
+    most = words_of({"--consumers": bounds.most if bounds else None})
+    return [str(places.consumer()), *without_values(argv, SETTLED), *own, *found, *most]
 
 
 def require_run_to_continue(config):
     if config.get("resume") and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError(
-            "--resume needs the run to continue",
-            "Give its --output (or its --run-dir, if it had no --output)",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--resume needs the run to continue", "Give its --output (or its --run-dir, if it had no --output)"
         )
 
 

@@ -4,7 +4,8 @@ import os
 import re
 import urllib.parse
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.arguments import names_in
+from offramp_launch.exit_code import UsageError
 
 FLAG, VARIABLE = "--sink", "OFFRAMP_SINK"
 PASSWORD_VARIABLE = "PGPASSWORD"  # libpq's
@@ -26,10 +27,9 @@ def is_postgres(text):
 def without_password(sink):
     """(the sink without its password, the password or None). Errors: LaunchError where a password cannot be removed."""
     if OTHERS.search(sink):
-        raise LaunchError(
+        raise UsageError(
             "--sink has an sslpassword, which process lists and logs would show",
             "Store the key without a password, or set it in pg_service.conf",
-            ExitCode.USAGE,
         )
     if "://" not in sink:
         found = KEY_WORD.findall(sink)
@@ -46,10 +46,9 @@ def without_password(sink):
         sink = sink[: given.start()] + (given[1] if given[3] else "") + sink[given.end() :]
     rest = re.sub(r"^[^@/?]*@", "", sink.partition("://")[2])
     if "@" in rest.partition("?")[0] or ("@" in rest and NO_PORT.match(rest)):
-        raise LaunchError(
+        raise UsageError(
             "--sink has an '@', '/' or '?' within user or password",
             "Write these as %40, %2F and %3F, or give the password in PGPASSWORD",
-            ExitCode.USAGE,
         )
     return sink, password
 
@@ -64,7 +63,7 @@ def hide_password(arguments, environment):
             argument = sink if is_sink else f"{FLAG}={sink}"
         is_sink = not is_sink and argument == FLAG
         hidden.append(argument)
-    if environment.get(VARIABLE) and FLAG not in (argument.partition("=")[0] for argument in arguments):
+    if environment.get(VARIABLE) and FLAG not in names_in(arguments):
         environment[VARIABLE] = _hide(environment[VARIABLE], environment)
     return hidden
 

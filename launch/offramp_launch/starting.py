@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import refuse, take_values
+from offramp_launch.arguments import names_in, refuse, take_values
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -77,7 +77,7 @@ def run(places, argv):
         return run_help(places)
     if "--version" in argv:
         return version(places, [])
-    names = {argument.partition("=")[0] for argument in argv}
+    names = names_in(argv)
     if "--on" in names:
         from offramp_launch.jobs import on_ray
 
@@ -162,7 +162,7 @@ def flags_of_job(argv):
 
 def ladder(places, argv):
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
-    if not any(argument.partition("=")[0] == "--from" for argument in passed):
+    if "--from" not in names_in(passed):
         set_up_for(places, argv)
     from offramp_launch.ladder import command
 

@@ -194,56 +194,19 @@ def wall_clock():
 
 def describe(summary, unit, output, go_on):
     """The summary as lines for a reader. `go_on`: the command that continues the run."""
-    lines = [
-        f"Run {summary['run_id']} " + ("ended" if summary["exit"] == 0 else f"ended with exit code {summary['exit']}")
-    ]
     samples, batches = _counts(summary.get("samples")), _counts(summary.get("batches"))
+    lines = [f"Run {summary['run_id']} {ending(summary)}"]
     if not summary.get("incomplete"):
-        lines.append(_done(summary, samples, unit))
-        if samples.get("done_before"):
-            lines.append(f"  resumed    {samples['done_before']} {unit} were done by earlier runs")
-        lines.append(
-            "  model      "
-            + ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key))
+        before, processor = samples.get("done_before"), summary.get("processor")
+        lines += labelled(
+            ("done", _done(summary, samples, unit)),
+            ("resumed", before and f"{before} {unit} were done by earlier runs"),
+            ("model", ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key))),
+            ("batches", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in batches.items() if count)),
+            ("processor", processor and f"{processor}{AUTO if processor == 'auto' else ''}"),
         )
-        if counted := {name: count for name, count in batches.items() if count}:
-            lines.append(
-                "  batches    " + ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items())
-            )
-        if processor := summary.get("processor"):
-            lines.append(f"  processor  {processor}{AUTO if processor == 'auto' else ''}")
     lines += _skipped_lines(summary)
-    lines += [f"  left out   {part['count']} {part['what']}" for part in summary.get("left_out") or []]
-    if ahead := summary.get("unreadable_upcoming"):
-        lines.append(
-            f"  unreadable {_listed_count(ahead)} more, in batches that were never started: summary.json lists them"
-        )
-    if samples.get("recovered"):
-        lines.append(recovered_line(samples["recovered"], unit))
-    for slab in summary.get("dead_letters") or []:
-        lines.append(
-            f"  dead       batch {slab.get('batch')}, {slab.get('samples')} {unit}: {_dead_letter_reason(slab)}; "
-            + (
-                f"kept in {slab['payload']}"
-                if slab.get("payload")
-                else f"its payload is lost: {slab.get('error') or 'not kept'}"
-            )
-        )
-    # Includes dead letters of an earlier producer, which are only in the run's folder.
-    if (summary.get("samples") or {}).get("dead_letters"):
-        lines += [
-            f"  look       ./launch/offramp dead-letters list --run-dir {each}"
-            for each in summary.get("dead_letters_in") or [summary["run_dir"]]
-        ]
-    if samples.get("dropped_when_full"):
-        lines.append(
-            f"  dropped    {samples['dropped_when_full']} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, "
-            "--resume makes them"
-        )
-    if samples.get("ever_spilled"):
-        lines.append(f"  spilled    {samples['ever_spilled']} {unit} waited on the disk for a consumer")
-    if summary.get("producer_restarts"):
-        lines.append(f"  producers  died and were replaced: {summary['producer_restarts']}")
+    lines += _losses(summary, samples, unit)
     if summary.get("random_weights"):
         # The weights of a complete model file were fixed when it was made.
         real = (
@@ -251,19 +214,69 @@ def describe(summary, unit, output, go_on):
             if re.search(r"\.pt2?\b", str(summary.get("model")))
             else "--weights FILE.safetensors gives it real ones"
         )
-        lines += [
-            "",
-            f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}.",
-            "",
-        ]
-    if output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output)):
-        lines.append(f"  outputs    {output}")
-    lines.append(f"  summary    {summary['run_dir']}/{SUMMARY}, logs in {summary['run_dir']}/{LOGS}/")
-    if summary.get("failure"):
-        lines.append(f"offramp: {summary['failure']}")
-    if leaves_work(summary):
-        lines.append(f"  continue   {go_on}")
-    return "\n".join(lines)
+        warning = f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}."
+        lines += ["", warning, ""]
+    has_output = output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output))
+    lines += closing_lines(summary, output if has_output else None)
+    return "\n".join([*lines, *labelled(("continue", leaves_work(summary) and go_on))])
+
+
+def labelled(*lines):
+    """The lines of (label, text) pairs, without those that have no text."""
+    return [f"  {label:<10} {text}" for label, text in lines if text]
+
+
+def _losses(summary, samples, unit):
+    ahead, restarts = summary.get("unreadable_upcoming"), summary.get("producer_restarts")
+    dropped, spilled = samples.get("dropped_when_full"), samples.get("ever_spilled")
+    # Includes dead letters of an earlier producer, which are only in the run's folder.
+    holders = summary.get("dead_letters_in") or [summary["run_dir"]] if samples.get("dead_letters") else []
+    return labelled(
+        *(("left out", f"{part['count']} {part['what']}") for part in summary.get("left_out") or []),
+        (
+            "unreadable",
+            ahead and f"{_listed_count(ahead)} more, in batches that were never started: summary.json lists them",
+        ),
+        ("recovered", recovered(samples, unit)),
+        *(("dead", _dead_letter(slab, unit)) for slab in summary.get("dead_letters") or []),
+        *(("look", way_to_look(each)) for each in holders),
+        (
+            "dropped",
+            dropped
+            and f"{dropped} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, --resume makes them",
+        ),
+        ("spilled", spilled and f"{spilled} {unit} waited on the disk for a consumer"),
+        ("producers", restarts and f"died and were replaced: {restarts}"),
+    )
+
+
+def recovered(samples, unit):
+    number = samples.get("recovered")
+    return number and f"{number} {unit} of failed batches, which were processed again"
+
+
+def way_to_look(run_dir):
+    return f"./launch/offramp dead-letters list --run-dir {run_dir}"
+
+
+def _dead_letter(slab, unit):
+    reason = slab["reason"] if slab.get("failures") else f"{slab.get('deaths')} consumers died of it"
+    lost = f"its payload is lost: {slab.get('error') or 'not kept'}"
+    kept = f"kept in {slab['payload']}" if slab.get("payload") else lost
+    return f"batch {slab.get('batch')}, {slab.get('samples')} {unit}: {reason}; {kept}"
+
+
+def ending(summary):
+    return "ended" if summary["exit"] == ExitCode.OK else f"ended with exit code {summary['exit']}"
+
+
+def closing_lines(summary, output):
+    """Where results, summary and logs are, and the failure. `output`: None where there is none."""
+    lines = labelled(
+        ("outputs", output),
+        ("summary", f"{summary['run_dir']}/{SUMMARY}, logs in {summary['run_dir']}/{LOGS}/"),
+    )
+    return [*lines, f"offramp: {summary['failure']}"] if summary.get("failure") else lines
 
 
 def leaves_work(summary):
@@ -282,12 +295,12 @@ def _done(summary, samples, unit):
     if samples.get("released"):
         when = "then {} {}/s" if summary.get("steady") else "{} {}/s in all"
         return (
-            f"  done       {samples['released']} {unit} in {seconds} s: the first batch after {_number(summary.get('first_batch_seconds'))} s, "
+            f"{samples['released']} {unit} in {seconds} s: the first batch after {_number(summary.get('first_batch_seconds'))} s, "
             + when.format(_number(summary.get("samples_per_second")), unit)
         )
     if summary["exit"] == ExitCode.OK and samples.get("done_before") and not samples.get("sourced"):
-        return f"  done       nothing was left to do ({seconds} s)"
-    return f"  done       0 {unit} in {seconds} s"
+        return f"nothing was left to do ({seconds} s)"
+    return f"0 {unit} in {seconds} s"
 
 
 def _counts(value):
@@ -323,11 +336,3 @@ def _skipped_lines(summary):
 def _listed_count(skipped):
     """Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a reason."""
     return sum(1 + (entry.get("similar") or 0) for entry in skipped)
-
-
-def recovered_line(samples, unit):
-    return f"  recovered  {samples} {unit} of failed batches, which were processed again"
-
-
-def _dead_letter_reason(slab):
-    return slab["reason"] if slab.get("failures") else f"{slab.get('deaths')} consumers died of it"

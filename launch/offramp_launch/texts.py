@@ -19,9 +19,9 @@ FOR_PARQUET = "requirements-parquet.txt"
 VARIABLE = "OFFRAMP_TOKENIZER_PYTHON"
 
 
-def provide_tokenizers(places, environment=os.environ):
+def provide_tokenizers(places):
     """Sets the producer's Python for tokenizers, unless the user did. Installs nothing in a user's Python."""
-    if environment.get(VARIABLE):
+    if os.environ.get(VARIABLE):
         return
     python = toolchain.choose(places, {}).python
     if not python and places.venv_python.exists():
@@ -30,7 +30,7 @@ def provide_tokenizers(places, environment=os.environ):
             with one_at_a_time(places):
                 install_requirements(places, (REQUIREMENTS,))
     if python:
-        environment[VARIABLE] = python
+        os.environ[VARIABLE] = python
 
 
 def query(places, argv):

@@ -6,7 +6,7 @@ import pathlib
 import pwd
 import random
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 
 # Group ids that administrators do not assign: a large range where all are mapped, else the one that systemd reserves for dynamic users.
 WIDE = (1 << 30, 1 << 31)
@@ -24,8 +24,8 @@ class ConsumerUser:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
-            raise LaunchError(
-                f"--consumer-user: the user '{name}' does not exist", "getent passwd lists the users", ExitCode.USAGE
+            raise UsageError(
+                f"--consumer-user: the user '{name}' does not exist", "getent passwd lists the users"
             ) from None
         if os.geteuid() not in (0, entry.pw_uid):
             raise LaunchError(

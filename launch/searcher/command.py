@@ -4,7 +4,7 @@ import argparse
 import pathlib
 import sys
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.sink import is_postgres
 
 DATABASE = "embeddings.sqlite"
@@ -12,7 +12,7 @@ DATABASE = "embeddings.sqlite"
 
 class Parser(argparse.ArgumentParser):
     def error(self, message):
-        raise LaunchError(f"query: {message}", "See ./launch/offramp query --help", ExitCode.USAGE)
+        raise UsageError(f"query: {message}", "See ./launch/offramp query --help")
 
 
 def main(argv):
@@ -59,7 +59,7 @@ def parse(argv):
 
 def search(wish):
     if wish.top < 1:
-        raise LaunchError(f"--top is {wish.top}", "Give 1 or more", ExitCode.USAGE)
+        raise UsageError(f"--top is {wish.top}", "Give 1 or more")
     try:
         from searcher import encoding, texts, vectors
 
@@ -69,7 +69,6 @@ def search(wish):
         raise LaunchError(
             f"query needs NumPy, and for a PostgreSQL psycopg ({problem})",
             "pip install numpy 'psycopg[binary]', in the Python that --python names",
-            ExitCode.SYSTEM,
         ) from problem
     file, model = pathlib.Path(wish.database), pathlib.Path(wish.model)
     if is_postgres(wish.database):

@@ -7,7 +7,7 @@ import tomllib
 import numpy
 
 from model_package.tokens import TOKEN_DTYPES
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVER = ROOT / "producer/runner/sources/text/tokenizer_server.py"
@@ -20,21 +20,18 @@ RUN_MODEL = (
 def encode(model, tokenizer, texts, output):
     """A float32 vector for each text. Errors: LaunchError."""
     if model.suffix == ".pt":
-        raise LaunchError(
+        raise UsageError(
             f"{model} is TorchScript, but query runs only compiled models (.pt2)",
             "Export the same network (./launch/offramp export), compute the vectors with the .pt2, and give the .pt2 to query",
-            ExitCode.USAGE,
         )
     metadata_file, tokenizer = model.with_suffix(".toml"), tokenizer or model.with_suffix(".tokenizer.json")
     for file in (model, metadata_file, tokenizer):
         if not file.is_file():
-            raise LaunchError(f"{file} does not exist", RUN_MODEL, ExitCode.NO_INPUT)
+            raise NotFoundError(f"{file} does not exist", RUN_MODEL)
     length, batch, names, inputs, prompt = read_metadata(metadata_file, output)
     if output not in names:
-        raise LaunchError(
-            f"the vectors are of the output '{output}', and {model} has the outputs {', '.join(names)}",
-            RUN_MODEL,
-            ExitCode.BAD_INPUT,
+        raise InputError(
+            f"the vectors are of the output '{output}', and {model} has the outputs {', '.join(names)}", RUN_MODEL
         )
     rows = tokens(tokenizer, texts, length, prompt)
     return [
@@ -51,7 +48,7 @@ def read_metadata(file, output):
         if not all(dtype in TOKEN_DTYPES.get(tokens, ()) for tokens, dtype in inputs) or (
             not inputs and metadata.get("input-dtype") != "int32"
         ):
-            raise LaunchError(f"{file} is not the metadata of a sentence encoder", RUN_MODEL, ExitCode.BAD_INPUT)
+            raise InputError(f"{file} is not the metadata of a sentence encoder", RUN_MODEL)
         length = int(metadata["input"][0]["shape"] if inputs else metadata["input-shape"].partition("x")[2])
         return (
             length,
@@ -78,11 +75,10 @@ def tokens(file, texts, length, prompt):
         raise LaunchError(
             f"the PyPI package `tokenizers` is not installed ({problem})",
             "pip install tokenizers, in the Python that --python names",
-            ExitCode.SYSTEM,
         ) from problem
     except Exception as problem:  # the library throws bare Exceptions
-        raise LaunchError(
-            f"tokenizer {file}: {problem}", "Give a tokenizer.json of the `tokenizers` library", ExitCode.BAD_INPUT
+        raise InputError(
+            f"tokenizer {file}: {problem}", "Give a tokenizer.json of the `tokenizers` library"
         ) from problem
     return numpy.frombuffer(tokenizer.rows(texts), "<i4").reshape(-1, 2, length)
 

@@ -6,33 +6,24 @@ import dataclasses
 import psycopg
 from psycopg import sql
 
-from offramp_launch.exit_code import ExitCode, LaunchError
-from searcher.vectors import BESIDE, Row, truncated, choose
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError
+from searcher.vectors import BESIDE, Stored, choose, truncated
 
 OF_AN_INDEX, MOST_OF_AN_INDEX = 40, 1000  # pgvector's hnsw.ef_search: default and maximum
 TYPES = {"float32": "vector", "float16": "halfvec"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Stored:
+class InPostgres(Stored):
     connection: psycopg.Connection
     table: sql.Identifier
-    output: str
-    dimensions: int
-    type: str
-    model: str
-    beside: tuple
-
-    @property
-    def has_ids(self):
-        return "id" in self.beside
 
     def nearest(self, vector, most):
-        """[(cosine, item, key)], largest cosine first, then smallest item. Zero vectors have no cosine. Errors: LaunchError."""
+        """Zero vectors have no cosine. Errors: LaunchError."""
         wanted = "[" + ",".join(repr(float(number)) for number in truncated(vector, self.dimensions)) + "]"
         # The expression of the index, for vectors of one length or several (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(
-            type=sql.SQL(f"{self.type}({self.dimensions})"), wanted=sql.Placeholder("wanted")
+            type=sql.SQL(f"{self.dtype}({self.dimensions})"), wanted=sql.Placeholder("wanted")
         )
         with refused():
             self._widen_search(most)
@@ -46,19 +37,15 @@ class Stored:
             ).fetchall()
         return [row for row in rows if row[0] == row[0]]
 
-    def described(self, cosine, item, key):
-        """The row; None if a run has replaced the table since, without this row."""
-        if not self.beside:
-            return Row(cosine, item, key)
+    def _columns_of(self, item, key):
         names = sql.SQL(", ").join(
             sql.SQL("columns::text") if name == "columns" else sql.Identifier(name) for name in self.beside
         )
         with refused():
-            found = self.connection.execute(
+            return self.connection.execute(
                 sql.SQL("SELECT {} FROM {} WHERE key = %s AND output = %s AND item = %s").format(names, self.table),
                 (key, self.output, item),
             ).fetchone()
-        return found and Row(cosine, item, key, **dict(zip(self.beside, found)))
 
     def _widen_search(self, most):
         """An HNSW index returns at most hnsw.ef_search rows; larger results are found without the index."""
@@ -91,15 +78,8 @@ def read(sink, table, output):
         }
     output = choose(output, outputs, f"table '{table}'")
     dimensions, dtype, model = outputs[output]
-    return Stored(
-        connection,
-        sql.Identifier(*names),
-        output,
-        dimensions,
-        TYPES[dtype],
-        model,
-        tuple(name for name in BESIDE if name in columns),
-    )
+    beside = tuple(name for name in BESIDE if name in columns)
+    return InPostgres(output, dimensions, TYPES[dtype], model, beside, connection, sql.Identifier(*names))
 
 
 @contextlib.contextmanager
@@ -107,10 +87,9 @@ def refused():
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
-        raise LaunchError(
+        raise InputError(
             f"the database has no vectors of a run: {problem}",
             "Give the run's --sink as --database, and its --sink-table as --table",
-            ExitCode.BAD_INPUT,
         ) from problem
     except psycopg.OperationalError as problem:
         raise LaunchError(
@@ -121,6 +100,6 @@ def refused():
     except psycopg.Error as problem:
         # The library may quote the given URI, with its password.
         reason = str(problem) if getattr(problem, "sqlstate", None) else "its URI is invalid"
-        raise LaunchError(
-            f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE", ExitCode.USAGE
+        raise UsageError(
+            f"the database of --database cannot be read: {reason}", "Give postgres://USER@HOST/DATABASE"
         ) from problem

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, LaunchError, NotFoundError, UsageError
 from offramp_launch.parquet_files import is_parquet
 
 
@@ -13,10 +13,9 @@ class Lines:
     def __init__(self, file, id_column, text_column):
         content = read_bytes(file).removeprefix(b"\xef\xbb\xbf")
         if is_parquet(file) or begins_with_row(content, (id_column, text_column)):
-            raise LaunchError(
+            raise UsageError(
                 f"--input {file} is a table of texts, but the vectors were stored without ids (--vector-columns none)",
                 "Leave --input out",
-                ExitCode.USAGE,
             )
         self._file = file
         self._lines = [line.removesuffix(b"\r").decode(errors="replace") for line in content.split(b"\n")]
@@ -24,10 +23,9 @@ class Lines:
     def find(self, rows):
         """[text or None] for these rows."""
         if unknown := next((row.key for row in rows if row.chunk is not None and not row.key.isdigit()), None):
-            raise LaunchError(
+            raise UsageError(
                 f"--input {self._file} numbers its texts by line, but the vectors have the text {unknown!r}",
                 "Give the input that the vectors were made from, or leave --input out",
-                ExitCode.USAGE,
             )
         numbers = [row.item if row.chunk is None else int(row.key) for row in rows]
         return [self._lines[number] if number < len(self._lines) else None for number in numbers]
@@ -51,10 +49,9 @@ class Table:
         wanted, found = {row.id for row in rows}, {}
         for place, name, text in self._rows():
             if not isinstance(text, str):
-                raise LaunchError(
+                raise InputError(
                     f'--input {self._file} {place}: its "{self._columns[1]}" is not a text: {text!r:.100}',
                     "Give the run's --text-column",
-                    ExitCode.BAD_INPUT,
                 )
             if name in wanted:
                 found[name] = text
@@ -75,10 +72,9 @@ class Table:
                     row = json.loads(line.decode("utf-8-sig"))
                     name, text = str(row[id_column]), row[text_column]
                 except (ValueError, KeyError, TypeError) as problem:
-                    raise LaunchError(
+                    raise InputError(
                         f"--input {self._file} line {number} has no id and text: {problem!r}",
                         "Give the run's input, and its --id-column and --text-column",
-                        ExitCode.BAD_INPUT,
                     ) from problem
                 yield f"line {number}", name, text
 
@@ -90,7 +86,6 @@ class Table:
             raise LaunchError(
                 f"--input {self._file} is a Parquet file, which needs pyarrow ({problem})",
                 "pip install pyarrow, in the Python that --python names; or leave --input out",
-                ExitCode.SYSTEM,
             ) from problem
         try:
             number = 0
@@ -101,10 +96,9 @@ class Table:
                         number += 1
                         yield f"row {number}", str(name), text
         except (pyarrow.ArrowException, OSError, KeyError) as problem:
-            raise LaunchError(
+            raise InputError(
                 f"--input {self._file} cannot be read: {problem}",
                 "Give the run's input, and its --id-column and --text-column",
-                ExitCode.BAD_INPUT,
             ) from problem
 
     def _open(self):
@@ -122,8 +116,6 @@ def read_bytes(file):
 
 
 def cannot_be_read(file, problem):
-    return LaunchError(
-        f"--input {file} cannot be read: {problem.strerror}",
-        "Give the file that the run had as its --input",
-        ExitCode.NO_INPUT,
+    return NotFoundError(
+        f"--input {file} cannot be read: {problem.strerror}", "Give the file that the run had as its --input"
     )

@@ -7,7 +7,7 @@ import sqlite3
 
 import numpy
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError, NotFoundError, UsageError
 
 DTYPES = {"float32": "<f4", "float16": "<f2"}
 A_DATABASE = "Give the embeddings.sqlite that a run with the processor embeddings-sqlite made"
@@ -42,10 +42,11 @@ BESIDE = ("id", "columns", "chunk", "start_char", "end_char")  # optional column
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    database: sqlite3.Connection
+    """Vectors of one output. Subclasses have nearest(vector, most): [(cosine, item, key)], largest cosine first, then smallest item."""
+
     output: str
     dimensions: int
-    dtype: str
+    dtype: str  # a number's type, in the store's words
     model: str
     beside: tuple
 
@@ -53,23 +54,46 @@ class Stored:
     def has_ids(self):
         return "id" in self.beside
 
-    def nearest(self, vector, most):
-        return nearest(self, vector, most)
-
     def described(self, cosine, item, key):
-        if not self.beside:
-            return Row(cosine, item, key)
-        found = self.database.execute(
+        """The row; None if a run has replaced the table since, without this row."""
+        found = self._columns_of(item, key) if self.beside else ()
+        return None if found is None else Row(cosine, item, key, **dict(zip(self.beside, found)))
+
+    def _columns_of(self, item, key):
+        """The values of the columns `beside`."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class InSqlite(Stored):
+    database: sqlite3.Connection
+
+    def nearest(self, vector, most):
+        """Errors: LaunchError."""
+        wanted = truncated(vector, self.dimensions)
+        wanted /= max(numpy.linalg.norm(wanted), 1e-12)
+        best = []
+        rows = self.database.execute(
+            "SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (self.output,)
+        )
+        while block := rows.fetchmany(ROWS_AT_ONCE):
+            vectors = numpy.stack([numpy.frombuffer(vector, self.dtype) for *_, vector in block]).astype(numpy.float32)
+            cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)
+            best += [(-float(cosine), item, key) for cosine, (item, key, _) in zip(cosines, block)]
+            best = sorted(best)[:most]
+        return [(-cosine, item, key) for cosine, item, key in best]
+
+    def _columns_of(self, item, key):
+        return self.database.execute(
             f"SELECT {', '.join(self.beside)} FROM embeddings WHERE key = ? AND output = ? AND item = ?",
             (key, self.output, item),
-        )
-        return Row(cosine, item, key, **dict(zip(self.beside, found.fetchone())))
+        ).fetchone()
 
 
 def read(file, output):
     """The database's vectors of one output. Errors: LaunchError."""
     if not file.is_file():
-        raise LaunchError(f"{file} does not exist", A_DATABASE, ExitCode.NO_INPUT)
+        raise NotFoundError(f"{file} does not exist", A_DATABASE)
     try:
         database = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)
         outputs = {
@@ -77,10 +101,10 @@ def read(file, output):
         }
         there = {name for _, name, *_ in database.execute("PRAGMA table_info(embeddings)")}
     except sqlite3.Error as problem:
-        raise LaunchError(f"{file} cannot be read: {problem}", A_DATABASE, ExitCode.BAD_INPUT) from problem
+        raise InputError(f"{file} cannot be read: {problem}", A_DATABASE) from problem
     output = choose(output, outputs, file)
     dimensions, dtype, model = outputs[output]
-    return Stored(database, output, dimensions, DTYPES[dtype], model, tuple(name for name in BESIDE if name in there))
+    return InSqlite(output, dimensions, DTYPES[dtype], model, tuple(name for name in BESIDE if name in there), database)
 
 
 def choose(output, outputs, place):
@@ -88,10 +112,8 @@ def choose(output, outputs, place):
     if output is None and len(outputs) == 1:
         (output,) = outputs
     if output not in outputs:
-        raise LaunchError(
-            f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}",
-            "Choose one with --output-name",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{place} has the outputs {', '.join(sorted(outputs)) or '(none)'}", "Choose one with --output-name"
         )
     return output
 
@@ -99,25 +121,8 @@ def choose(output, outputs, place):
 def truncated(vector, dimensions):
     """The numbers that a run with --truncate-dim keeps, float32. Errors: LaunchError."""
     if len(vector) < dimensions:
-        raise LaunchError(
+        raise InputError(
             f"the model's vectors have {len(vector)} numbers, the database's vectors {dimensions}",
             "Give the .pt2 that the run had as its --model",
-            ExitCode.BAD_INPUT,
         )
     return vector[:dimensions].astype(numpy.float32)
-
-
-def nearest(stored, vector, most):
-    """[(cosine, item, key)], largest cosine first, then smallest item. Errors: LaunchError."""
-    wanted = truncated(vector, stored.dimensions)
-    wanted /= max(numpy.linalg.norm(wanted), 1e-12)
-    best = []
-    rows = stored.database.execute(
-        "SELECT item, key, vector FROM embeddings WHERE output = ? AND vector IS NOT NULL", (stored.output,)
-    )
-    while block := rows.fetchmany(ROWS_AT_ONCE):
-        vectors = numpy.stack([numpy.frombuffer(vector, stored.dtype) for _, _, vector in block]).astype(numpy.float32)
-        cosines = vectors @ wanted / numpy.maximum(numpy.linalg.norm(vectors, axis=1), 1e-12)
-        best += [(-float(cosine), item, key) for cosine, (item, key, _) in zip(cosines, block)]
-        best = sorted(best)[:most]
-    return [(-cosine, item, key) for cosine, item, key in best]

@@ -8,25 +8,34 @@ import math
 import os
 import pathlib
 import tempfile
-import time
 
 from offramp_launch import interrupts, run_command, run_steps, settings, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
 from offramp_launch.jobs import command as job_command, merge as job_merge
-from offramp_launch.arguments import count, hide_query, setting_given, shown, take_switch, take_values, without_values
+from offramp_launch.arguments import (
+    count,
+    given_among,
+    hide_query,
+    names_in,
+    setting_given,
+    shown,
+    take_switch,
+    take_values,
+    without_values,
+)
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.scaling import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
-from offramp_launch.gpus.supervisor import GpusSupervisor
-from offramp_launch.output_folder import OutputLock, removed_after_a_failure
-from offramp_launch.progress import make_display
-from offramp_launch.run_dir import RunDir, choose_run_dir, fits_a_socket, new_run_id, short_runs_folder
+from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
+from offramp_launch.output_folder import OutputLock
+from offramp_launch.progress import print_note
+from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
 
@@ -54,24 +63,13 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     given, flags = take_values(argv, (FLAG, "--shards"))
     starts_ahead, flags = take_switch(flags, AHEAD)
-    if FLAG not in given and starts_ahead:
-        raise LaunchError(
-            f"{AHEAD} needs --gpus",
-            f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out",
-            ExitCode.USAGE,
-        )
-    if FLAG not in given:
-        raise LaunchError(
-            f"--shards {given['--shards']} needs --gpus",
-            "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
-            ExitCode.USAGE,
-        )
-    if any(flag.partition("=")[0] in run_command.ANSWERED_BY_THE_PRODUCER for flag in flags):
+    require_gpus(given, starts_ahead)
+    if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
-    refuse(flag.partition("=")[0] for flag in flags)
+    refuse(flags, {})
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
-        raise LaunchError("--shards is 0", "Give a number from 1 on, or leave it out", ExitCode.USAGE)
+        raise UsageError("--shards is 0", "Give a number from 1 on, or leave it out")
     typed = sink.hide_password(typed, os.environ)
     resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
     device = setting_given("device", flags)  # parsed here: a program would open a GPU to answer
@@ -84,44 +82,46 @@ def start(places, argv, typed):
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
     os.environ["OFFRAMP_RESUME"] = "false"  # overrides a settings file; each shard's run gets its own --resume
-    refuse(
-        f"--{name[2:]}"
-        for name in NOT_HERE
-        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
-    )
-    if resume and not (config.get("output") or config.get("run-dir")):
-        raise LaunchError(
-            "--resume needs the run to continue",
-            "Give its --output (or its --run-dir, if it had no --output)",
-            ExitCode.USAGE,
-        )
+    refuse(flags, config)
+    settings.require_run_to_continue({**config, "resume": resume})
     if wants_demo(flags, config):
-        raise LaunchError(
+        raise UsageError(
             f"--gpus {given[FLAG]} needs an input, and none was given",
             "Give --input and --model; without --gpus a run without an input is the demo",
-            ExitCode.USAGE,
         )
     run_id = config.get("run-id") or new_run_id()
-    run_path = run_dir_of(places, config.get("run-dir"), run_id)
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id, LONGEST_NAME)
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_steps.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
         return run_command.start(
             places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed
         )
-    return work(
+    return run(
         places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead
     )
+
+
+def require_gpus(given, starts_ahead):
+    """Errors: LaunchError (USAGE) for a flag that needs --gpus."""
+    if FLAG not in given and starts_ahead:
+        raise UsageError(
+            f"{AHEAD} needs --gpus", f"Give --gpus, whose workers process one shard after another, or leave {AHEAD} out"
+        )
+    if FLAG not in given:
+        raise UsageError(
+            f"--shards {given['--shards']} needs --gpus",
+            "Give --gpus, or see ./launch/offramp job --help for shards on many hosts",
+        )
 
 
 def require_different(wanted, devices):
     """Errors: LaunchError (USAGE) if a GPU is named twice. Producers on the CPU have no GPU to share."""
     uuids = [uuid for device in devices if (uuid := device.environment.get(VISIBLE))]
     if len(set(uuids)) < len(uuids):
-        raise LaunchError(
+        raise UsageError(
             f"{AHEAD} with --gpus {wanted}, which names a GPU twice: {AHEAD} already gives each GPU two workers, and they compute alternately",
             f"Name each GPU once, or leave {AHEAD} out",
-            ExitCode.USAGE,
         )
 
 
@@ -134,32 +134,13 @@ def on_first_working(devices, ask):
         except LaunchError as problem:
             if problem.code not in (ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED) or device == devices[-1]:
                 raise
-            print(f"[run] {device.name} does not answer, trying the next: {problem.what}", flush=True)
+            print_note(f"{device.name} does not answer, trying the next: {problem.what}")
     raise AssertionError("there is a device")
 
 
-def refuse(names):
-    for name in names:
-        if name in NOT_HERE:
-            raise LaunchError(
-                f"--gpus cannot be combined with {name}: {NOT_HERE[name]}",
-                f"Leave {name} out, or --gpus",
-                ExitCode.USAGE,
-            )
-
-
-def run_dir_of(places, wanted, run_id):
-    """The whole run's directory, which holds those of the workers' runs."""
-    chosen = choose_run_dir(places, wanted, run_id)
-    if fits_a_socket(chosen / LONGEST_NAME):
-        return chosen
-    if wanted or not fits_a_socket(short_runs_folder() / run_id / LONGEST_NAME):
-        raise LaunchError(
-            f"--run-dir '{chosen}' is too long for the sockets of the workers' runs in it",
-            "Choose a shorter path, such as /tmp/my-run",
-            ExitCode.USAGE,
-        )
-    return short_runs_folder() / run_id
+def refuse(flags, config):
+    for name in given_among(NOT_HERE, flags, config):
+        raise UsageError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus")
 
 
 def place_of(config, run_path):
@@ -171,12 +152,12 @@ def is_of_one_producer(output, run_id):
     """Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
-    with contextlib.closing(OutputLock(str(output), run_id, print)):
+    with contextlib.closing(OutputLock(str(output), run_id)):
         gpus_job.clear_remains(output)
     return True
 
 
-def work(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
+def run(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
     job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
@@ -197,128 +178,77 @@ def work(places, flags, typed, config, run_path, devices, shards, resume, http, 
         run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output)
     )
 
-    def note(text, **_):
-        run_steps.announce(settled, text.removeprefix("[run] "))
+    plan = GpusPlan(
+        places,
+        run_id,
+        run_dir,
+        None,
+        list(zip(devices, shares)),
+        flags,
+        log_format=settled.get("log-format", "text"),
+        http=http,
+        status_seconds=settled.get("status-seconds", STATUS_SECONDS),
+        bounds=bounds_given(given),
+        starts_ahead=starts_ahead,
+    )
 
-    with (
-        removed_after_a_failure(made) as ended,
-        run_steps.reason_in_summary(run_dir, about),
-        run_steps.written_to(run_dir),
-        contextlib.closing(OutputLock(str(output), run_id, note)) as lock,
-    ):
+    def steps():
         gpus_job.clear_remains(output)
         if resume and gpus_job.is_begun_in(output):
-            job = gpus_job.go_on(places, output, flags, settled, shards)
+            plan.job = gpus_job.go_on(places, output, flags, settled, shards)
         else:
             require_nothing_in(output)
-            job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
+            plan.job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
+        plan.error_limit = most_errors(settled.get("max-errors"), plan.job.items)
         # Later commands for dead letters find the results by the job's id.
         settings.keep_settings(
-            run_dir, {**whole, "run-id": job.id}, {**settled, "output": config.get("output") or ""}, given
+            run_dir, {**whole, "run-id": plan.job.id}, {**settled, "output": config.get("output") or ""}, given
         )
-        code, report = supervise(
-            places,
-            run_id,
-            run_dir,
-            job,
-            list(zip(devices, shares)),
-            flags,
-            settled,
-            about,
-            lock,
-            lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False),
-            note,
-            http,
-            bounds_given(given),
-            starts_ahead,
-        )
-        ended.well = code == 0
-    run_steps.announce_end(settled, report)
-    return code
+        return supervise(work, lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False))
+
+    work = run_steps.Work(plan, settled, str(output), made, about, run_steps.notes_of(settled))
+    return work.hold_output(steps, may_hold_job=True)
 
 
 def require_nothing_in(output):
     """Errors: LaunchError (USAGE)."""
     if gpus_job.is_begun_in(output):
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} holds an unfinished run with --gpus",
             "Pass --resume to continue it; else give another --output, or remove what is there",
-            ExitCode.USAGE,
         )
     if gpus_job.holds_more_than_a_job(output):
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
             "Pass --resume to continue a run; else give an empty or new folder",
-            ExitCode.USAGE,
         )
 
 
-def supervise(
-    places,
-    run_id,
-    run_dir,
-    job,
-    workers,
-    flags,
-    config,
-    about,
-    lock,
-    go_on,
-    note,
-    http=None,
-    bounds=None,
-    starts_ahead=False,
-):
+def supervise(work, go_on):
     """(the exit code, the summary's lines)."""
-    producer, unit = str(places.producer()), settings.unit_of(config)
+    plan, job, unit = work.plan, work.plan.job, settings.unit_of(work.config)
+    producer = str(plan.places.producer())
     run_steps.sweep(producer)
-    display = make_display(unit, config.get("log-format", "text"))
-    display.note(
-        f"run {run_id}: {counted(len(workers) * (2 if starts_ahead else 1), 'worker')} ({', '.join(device.name for device, _ in workers)}), {job.items} {unit} in "
-        f"{counted(job.shards, 'shard')}, {run_dir.path}"
-    )
+    workers = counted(len(plan.workers) * (2 if plan.starts_ahead else 1), "worker")
     left = job.shards - len(job.records())
-    if starts_ahead and left < 2 * len(workers):
-        display.note(
-            f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
-        )
-    supervisor = GpusSupervisor(
-        places,
-        run_id,
-        run_dir,
-        job,
-        workers,
-        flags,
-        most_errors(config.get("max-errors"), job.items),
-        display,
-        (lock.fd,),
-        http,
-        config.get("status-seconds", STATUS_SECONDS),
-        bounds,
-        starts_ahead,
-    )
-    began = time.monotonic()
-    with Finishing(note) as finishing:
-        try:
-            code = supervisor.run()
-            display.close()
-            code, whole = conclude(
-                run_dir,
-                job,
-                supervisor,
-                code,
-                about,
-                time.monotonic() - began,
-                lambda: gpus_job.merge(
-                    places, job, flags, lambda command, text="": ask(command, text, run_dir, lock, finishing), lock
-                ),
+
+    def watch_on(display):
+        if plan.starts_ahead and left < 2 * len(plan.workers):
+            display.note(
+                f"{AHEAD} begins few shards ahead, as {counted(left, 'shard')} {'is' if left == 1 else 'are'} left to do: --shards sets the number for a new run"
             )
-            display.show_end(run_dir.status())
-            return code, gpus_summary.lines(whole, unit, str(job.output), go_on())
-        finally:
-            display.close()
-            run_steps.sweep(producer)
-            supervisor.close()
+        return GpusSupervisor(plan, display)
+
+    return run_steps.watched(
+        work,
+        producer,
+        watch_on,
+        lambda *ended: conclude(work, *ended),
+        lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on()),
+        unit,
+        lambda _: plan.run_dir.status(),
+        f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}",
+    )
 
 
 def most_errors(limit, items):
@@ -327,25 +257,29 @@ def most_errors(limit, items):
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 
 
-def conclude(run_dir, job, supervisor, code, about, seconds, merge):
+def conclude(work, supervisor, code, finishing, seconds):
     """Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the summary)."""
-    whole = gpus_summary.join(about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
+    plan, run_dir, job = work.plan, work.plan.run_dir, work.plan.job
+    whole = gpus_summary.join(work.about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure
     if code == 0:
         try:
-            merge()
+            lock = plan.output_lock
+            gpus_job.merge(
+                plan.places,
+                job,
+                plan.flags,
+                lambda command, text="": ask(command, text, run_dir, lock, finishing),
+                lock,
+            )
             gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
         except LaunchError as problem:
             failure, code = problem, int(problem.code)
         if code == 0 and whole["samples"]["dead_letters"]:
-            code, failure = (
-                int(ExitCode.DEAD_LETTERS),
-                LaunchError(
-                    dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path])
-                ),
-            )
+            why = dead_letters_failure(whole["samples"]["dead_letters"], *whole["dead_letters_in"] or [run_dir.path])
+            code, failure = int(ExitCode.DEAD_LETTERS), LaunchError(why)
     elif code == ExitCode.INTERRUPTED:
         failure = LaunchError("the run was stopped before its input was used up")
     whole.update(exit=code, failure=failure.in_one_line() if code != 0 else None, ended=summary.wall_clock())

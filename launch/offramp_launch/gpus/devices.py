@@ -8,7 +8,8 @@ import pathlib
 import re
 import subprocess
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
+from offramp_launch.progress import print_note
 
 ALL = "all"
 MOST_WORKERS = 64
@@ -44,9 +45,7 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
     if device == "cpu":
         return producers_on_the_cpu(wanted, allowed)
     if device.startswith("cuda:"):
-        raise LaunchError(
-            f"--device {device} with --gpus {wanted}: both choose GPUs", "Leave one of them out", ExitCode.USAGE
-        )
+        raise UsageError(f"--device {device} with --gpus {wanted}: both choose GPUs", "Leave one of them out")
     limited = environment.get(VISIBLE)
     gpus = visible(gpus_of_this_machine(wanted, limited), limited)
     numbers = numbers_of(wanted, len(gpus))
@@ -62,10 +61,9 @@ def require_whole(wanted, gpus):
     """Errors: LaunchError (USAGE) for a GPU in MIG mode: its UUID gives a process one MIG instance, and the others would be idle."""
     for gpu in gpus:
         if gpu.parts == "Enabled":
-            raise LaunchError(
+            raise UsageError(
                 f"--gpus {wanted}: {gpu.model} ({gpu.uuid}) is in MIG mode, and only one of its instances would work",
                 f"Set {VISIBLE}=MIG-...,MIG-... to the instances that nvidia-smi -L lists, or turn MIG mode off",
-                ExitCode.USAGE,
             )
 
 
@@ -79,10 +77,8 @@ def names_of(numbers):
 
 def producers_on_the_cpu(wanted, allowed):
     if not wanted.isascii() or not wanted.isdigit():
-        raise LaunchError(
-            f"--gpus {wanted} names GPUs, but --device is cpu",
-            "Give a number of producers, such as --gpus 2",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--gpus {wanted} names GPUs, but --device is cpu", "Give a number of producers, such as --gpus 2"
         )
     number = number_of(wanted)
     require_few(wanted, number)
@@ -104,19 +100,17 @@ def numbers_of(wanted, there):
     if "," not in wanted:
         number = number_of(wanted)
         if number > there:
-            raise LaunchError(
+            raise UsageError(
                 f"--gpus {wanted} is more than the {there} GPUs of this machine",
                 "Give that number, 'all', or a list such as 0,2",
-                ExitCode.USAGE,
             )
         return range(number)
     numbers = [number_of(part, least=0) for part in wanted.split(",") if part]
     for number in numbers:
         if number >= there:
-            raise LaunchError(
+            raise UsageError(
                 f"--gpus {wanted}: GPU {number} does not exist; {there} are visible, numbered from 0",
                 f"nvidia-smi lists them; if {VISIBLE} is set, only its GPUs count",
-                ExitCode.USAGE,
             )
     require_few(wanted, len(numbers))
     return numbers
@@ -124,17 +118,15 @@ def numbers_of(wanted, there):
 
 def number_of(text, least=1):
     if not text.isascii() or not text.isdigit() or int(text) < least:
-        raise LaunchError(
-            f"--gpus '{text}' is not valid",
-            "Give 'all', a number from 1 on, or a list: 0,2 (only the first: 0,)",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--gpus '{text}' is not valid", "Give 'all', a number from 1 on, or a list: 0,2 (only the first: 0,)"
         )
     return int(text)
 
 
 def require_few(wanted, number):
     if not 1 <= number <= MOST_WORKERS:
-        raise LaunchError(f"--gpus {wanted} asks for {number} workers", f"Give 1 to {MOST_WORKERS}", ExitCode.USAGE)
+        raise UsageError(f"--gpus {wanted} asks for {number} workers", f"Give 1 to {MOST_WORKERS}")
 
 
 def gpus_of_this_machine(wanted, limited=None):
@@ -149,9 +141,7 @@ def gpus_of_this_machine(wanted, limited=None):
     rows = [[part.strip() for part in line.split(",", 3)] for line in lines]
     gpus = [Gpu(*row) for row in rows if len(row) == 4 and UUID.fullmatch(row[0])]
     if gpus and answer.returncode != 0:  # a GPU is lost, and nvidia-smi lists the others
-        print(
-            f"[run] nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}", flush=True
-        )
+        print_note(f"nvidia-smi lists {len(gpus)} GPUs, and the run uses these; it also reports: {obstacle}")
     if not gpus and limited and is_named_by_uuid(limited.split(",")[0].strip()):
         return []  # a UUID needs no list
     if not gpus and glob.glob("/dev/nvidia[0-9]*"):

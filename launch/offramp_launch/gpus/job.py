@@ -10,24 +10,22 @@ Callers hold the output's lock.
 """
 
 import os
-import pathlib
 import re
-import shutil
 import urllib.parse
 
 from offramp_launch.jobs import files as job_files, merge as job_merge
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 from offramp_launch.gpus.shares import shards_for
 from offramp_launch.jobs.command import (
     build_of,
     claim,
     facts_of,
-    keep_list,
-    look_at_output,
+    kept,
     new_job,
     place_of_a_list,
     require_empty,
     require_locks,
+    require_room,
     require_same_input,
 )
 from offramp_launch.jobs.folder import SHARDS, Job
@@ -56,10 +54,9 @@ def require_own(output):
         and owner.get("job") != (own or {}).get("id")
         and os.path.realpath(owner.get("folder", "")) != os.path.realpath(folder_in(output))
     ):
-        raise LaunchError(
+        raise UsageError(
             f"--output {output} belongs to job {owner.get('job')} in {owner.get('folder')}",
             "Continue that job (./launch/offramp job status --job FOLDER), or give another --output",
-            ExitCode.USAGE,
         )
 
 
@@ -70,10 +67,9 @@ def clear_remains(output):
         return
     # put_away() removes the shards' folders before job.json.
     if work := sorted((output / SHARDS).glob(f"*/{CHECKPOINT}")):
-        raise LaunchError(
+        raise InputError(
             f"{work[0].parent} holds a shard's work, but its job file {folder_in(output) / 'job.json'} is missing",
             f"Restore that file; or, to discard the work, remove {output / SHARDS}",
-            ExitCode.BAD_INPUT,
         )
     remove(output / SHARDS)
 
@@ -87,12 +83,8 @@ def begin(places, output, flags, config, shards, workers):
             facts, listed = facts_of(places, flags, config, listing=listing)
             shards = number_of_shards(shards, facts["items"], config, workers)
             wanted = {**new_job(places, facts, shards, output, config, flags, listed), "sink": config.get("sink") or ""}
-            if wanted["write_path"]:
-                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
-            look_at_output(places, output, flags)
-            if listed:
-                keep_list(listed, folder / "input.list")
-            job, _ = Job.begun(folder, wanted)
+            require_room(places, wanted, flags)
+            job, _ = kept(folder, wanted, listed)
     except BaseException:
         if not is_begun_in(output):
             remove(output / SHARDS)
@@ -104,14 +96,11 @@ def begin(places, output, flags, config, shards, workers):
 def number_of_shards(wanted, items, config, workers):
     """Errors: LaunchError, if the input has fewer items."""
     if items == 0:
-        raise LaunchError(
-            f"the input has no items: {config.get('input')}", "Give an input with items", ExitCode.NO_INPUT
-        )
+        raise NotFoundError(f"the input has no items: {config.get('input')}", "Give an input with items")
     if wanted is not None and wanted > items:
-        raise LaunchError(
+        raise UsageError(
             f"--shards is {wanted}, and the input has {items} items",
             f"Give a number from 1 to {items}, or leave --shards out",
-            ExitCode.USAGE,
         )
     return wanted or shards_for(items, config.get("batch") or 1, workers)
 
@@ -122,24 +111,20 @@ def go_on(places, output, flags, config, shards):
     job.require_made_by(build_of(places))
     require_locks(output)
     if shards not in (None, job.shards):
-        raise LaunchError(
-            f"--shards is {shards}, and the run in {output} was begun with {job.shards}",
-            "Leave --shards out",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out"
         )
     if job.output != output:
-        raise LaunchError(
+        raise UsageError(
             f"the run in {output} was begun as {job.output}, where its shards must stay",
             "Move it back, or begin the run in another --output",
-            ExitCode.USAGE,
         )
     if job_merge.is_merged(job):
         return job
     if (run := run_noted(output)) not in (None, job.id):
-        raise LaunchError(
+        raise UsageError(
             f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus",
             f"To keep those results, remove {output / SHARDS} and give --resume again; else give another --output",
-            ExitCode.USAGE,
         )
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
     require_same_database(job, config.get("sink") or "")
@@ -194,12 +179,4 @@ def put_away(job):
 
 
 def remove(folder):
-    try:
-        if folder.is_dir():
-            shutil.rmtree(folder)
-    except OSError as problem:
-        raise LaunchError(
-            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
-            "Remove the folder, and run it again with --resume",
-            ExitCode.CANNOT_WRITE,
-        ) from problem
+    job_files.remove_folder(folder, "Remove the folder, and run it again with --resume")

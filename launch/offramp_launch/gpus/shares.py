@@ -3,7 +3,7 @@
 import os
 
 from offramp_launch.arguments import setting_given
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.autoscaler import Bounds
 
@@ -29,10 +29,9 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     if bounds:  # each worker autoscales within its share
         return [following(shares, bounds, workers, number, own["consumers"]) for number, shares in enumerate(each)]
     if (most := max(shares["consumers"] for shares in each)) > MOST_CONSUMERS:
-        raise LaunchError(
+        raise UsageError(
             f"--consumers {whole['consumers']} is {most} for each of {workers} workers, more than a run can hold",
             f"Give at most {MOST_CONSUMERS} for each",
-            ExitCode.USAGE,
         )
     return each
 

@@ -2,6 +2,7 @@
 
 import collections
 
+from offramp_launch.jobs.shard_record import COUNTS
 from offramp_launch.run_dir import read_object
 from offramp_launch.summary import wall_clock
 from offramp_launch.status_schema import validate_status
@@ -11,13 +12,6 @@ SUMMED = ("batches", "released_batches", "released_bytes", "redelivered", "spill
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
 TURN = "turn"  # limiting stage of a loaded run while another computes on its device
-# A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
-COUNTS = {
-    "done": ("done_samples", ("done_before", "released")),
-    "skipped": ("skipped", ("skipped",)),
-    "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
-    "dropped": ("dropped_samples", ("dropped_when_full",)),
-}
 
 
 def counts_of_record(record):
@@ -26,11 +20,6 @@ def counts_of_record(record):
 
 def counts_of_status(status):
     return {name: status.get(field) or 0 for name, (field, _) in COUNTS.items()}
-
-
-def counts_of_summary(summary):
-    samples = summary.get("samples") or {}
-    return {name: sum(samples.get(field) or 0 for field in fields) for name, (_, fields) in COUNTS.items()}
 
 
 def total_of(counts):

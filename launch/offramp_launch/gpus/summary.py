@@ -8,9 +8,9 @@ import os
 import pathlib
 
 from offramp_launch import summary
-from offramp_launch.gpus.status import counted, counts_of_summary, describe, summed, summed_tokens, total_of
+from offramp_launch.gpus.status import counted, describe, summed, summed_tokens, total_of
 from offramp_launch.incidents import FOLDER, write_incident
-from offramp_launch.jobs.shard_record import LISTS
+from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
 
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
@@ -134,5 +134,7 @@ def devices(ours, workers):
 def lines(whole, unit, output, go_on):
     """A single run's lines, plus the GPUs that were given up."""
     first, *rest = summary.describe(whole, unit, output, go_on).splitlines()
-    lost = [f"  given up   {worker['name']}: {worker['why_lost']}" for worker in whole["workers"] if worker["why_lost"]]
-    return "\n".join([first, *lost, *(line for line in rest if line.strip() != "model")])
+    lost = [
+        ("given up", f"{worker['name']}: {worker['why_lost']}") for worker in whole["workers"] if worker["why_lost"]
+    ]
+    return "\n".join([first, *summary.labelled(*lost), *rest])

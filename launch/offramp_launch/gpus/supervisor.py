@@ -1,16 +1,18 @@
 """Supervises a run with --gpus: one worker per GPU takes the next open shard until all are done."""
 
+from __future__ import annotations
+
 import collections
 import contextlib
+import dataclasses
 import json
-import os
 import pathlib
 import selectors
 import signal
 
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import Backoff
-from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
 from offramp_launch.gpus.shares import following, share
 from offramp_launch.gpus.status import (
@@ -24,8 +26,10 @@ from offramp_launch.gpus.status import (
 )
 from offramp_launch.gpus.summary import bring_dead_letters
 from offramp_launch.jobs.files import write_errors
-from offramp_launch.output_folder import items_done_in
-from offramp_launch.run_dir import DROPPED, STATUS
+from offramp_launch.jobs.folder import Job
+from offramp_launch.output_folder import OutputLock, items_done_in
+from offramp_launch.places import Places
+from offramp_launch.run_dir import DROPPED, STATUS, RunDir
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
@@ -46,48 +50,46 @@ ABANDON_SECONDS, KILL_SECONDS = 15, 30  # after one worker failed for good and t
 ABANDONED_END_SECONDS = 5  # until a silent worker is killed
 
 
+@dataclasses.dataclass
+class GpusPlan:
+    """What a run with --gpus consists of."""
+
+    places: Places | None
+    run_id: str
+    run_dir: RunDir
+    job: Job | None  # None: not begun yet
+    workers: list  # [(device, shares)]
+    flags: list  # of the run
+    error_limit: int = 0  # items that may be skipped
+    # As in RunPlan:
+    output_lock: OutputLock | None = None
+    log_format: str = "text"
+    http: tuple | None = None
+    status_seconds: float = STATUS_SECONDS
+    is_swept: bool = False
+    may_owe_tables: bool = False
+    bounds: Bounds | None = None  # of all consumers together, with autoscaling
+    starts_ahead: bool = False  # each device loads its next shard while it still computes one
+
+
 class GpusSupervisor(ProcessLoop):
     """Owns: the workers. If the launcher is killed, the lifeline closes, and the workers and their programs exit."""
 
-    def __init__(
-        self,
-        places,
-        run_id,
-        run_dir,
-        job,
-        workers,
-        flags,
-        error_limit,
-        display,
-        kept_open,
-        http=None,
-        status_seconds=STATUS_SECONDS,
-        bounds=None,
-        starts_ahead=False,
-    ):
-        """`workers`: [(device, shares)]; `flags`: of the run; `status_seconds`: as in RunPlan; `bounds`: of all consumers together, with autoscaling;
-        `starts_ahead`: each device loads its next shard while it still computes one."""
-        super().__init__(run_dir, display, http)
-        self._places, self._run_id, self._run_dir, self._job, self._flags = places, run_id, run_dir, job, flags
-        self._workers = workers_of(workers, run_dir, starts_ahead)
-        self._error_limit, self._kept_open, self._status_seconds, self._bounds = (
-            error_limit,
-            kept_open,
-            status_seconds,
-            bounds,
-        )
-        self._records_before = records = job.records()
-        self._todo = collections.deque(index for index in range(job.shards) if index not in records)
+    def __init__(self, plan, display):
+        super().__init__(plan, display)
+        self._job, self._bounds = plan.job, plan.bounds
+        self._workers = workers_of(plan.workers, plan.run_dir, plan.starts_ahead)
+        self._records_before = records = plan.job.records()
+        self._todo = collections.deque(index for index in range(plan.job.shards) if index not in records)
         self.counts = {
             index: counts_of_record(records[index])
             if index in records
-            else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(job.place(index))}
-            for index in range(job.shards)
+            else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(plan.job.place(index))}
+            for index in range(plan.job.shards)
         }
         self.done_before = total_of(self.counts.values())["done"]
         self._tries: collections.Counter[int] = collections.Counter()
         self._noted = set()
-        self.status = {}
         self.attempts = []
         self._abandoned_at = None
 
@@ -118,22 +120,18 @@ class GpusSupervisor(ProcessLoop):
     def is_work_left(self):
         return bool(self._todo)
 
-    def _is_ending(self):
-        return self._draining or bool(self.failure)
-
     def _begin_next(self, worker):
-        if self._is_ending() or not worker.is_free or not self._todo:
+        if self._draining or not worker.is_free or not self._todo:
             return
         if worker.number == 2 and any(each.is_loading for each in self._workers if each.number == 1):
             return  # if memory is too small for two, the second worker must be the one that fails
         index = self._todo.popleft()
         run_dir = self._new_run_dir(index)
-        command = command_of(
-            self._places, self._job, worker, index, run_dir, self._lifeline_read, self._error_limit, self._flags
-        )
+        command = command_of(self._plan, worker, index, run_dir, self._lifeline_read)
         self.attempts.append((index, run_dir))
+        kept_open = (self._plan.output_lock.fd,) if self._plan.output_lock else ()
         try:
-            worker.begin(index, run_dir, self._run_dir.log(run_dir.name), command, self._lifeline_read, self._kept_open)
+            worker.begin(index, run_dir, self.run_dir.log(run_dir.name), command, self._lifeline_read, kept_open)
         except LaunchError as problem:
             self._todo.append(index)
             self.fail(problem)
@@ -154,7 +152,7 @@ class GpusSupervisor(ProcessLoop):
     def _new_run_dir(self, index):
         """A directory that no earlier attempt used."""
         again = 0
-        while (folder := self._run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
+        while (folder := self.run_dir.file(f"s{index}" + (f"-{again}" if again else ""))).exists():
             again += 1
         return folder
 
@@ -195,15 +193,9 @@ class GpusSupervisor(ProcessLoop):
         if self.failure or (self._draining and fate == AGAIN):
             return
         self._logbook.note_death(worker.name, f"shard {worker.index} ended with exit code {code}: {why}"[:LONGEST_LINE])
-        log = f"Its log: {worker.log_path}"
+        log, where = f"Its log: {worker.log_path}", f"shard {worker.index} on {worker.name}"
         if fate != AGAIN:
-            self.fail(
-                LaunchError(
-                    f"shard {worker.index} on {worker.name} ended with exit code {code}, which a retry cannot fix: {why}",
-                    log,
-                    code,
-                )
-            )
+            self._fail(f"{where} ended with exit code {code}, which a retry cannot fix: {why}", log, code)
             return
         last = self._code_of_last_try(worker, code)
         other = self._other(worker)
@@ -212,54 +204,49 @@ class GpusSupervisor(ProcessLoop):
             self._display.note(
                 f"{worker.name} is left out: there is too little memory for two workers on {worker.device.name}, which continues without --start-ahead: {why}"
             )
-            return
+        elif remedy := self._remedy_for_memory(worker, last, why):
+            self._fail(f"{where}: {why}", remedy, last)
+        else:
+            self._try_again(worker, other, last, why, log)
+
+    def _fail(self, what, fix, code):
+        self.fail(LaunchError(what, fix, code))
+
+    def _remedy_for_memory(self, worker, last, why):
+        """The remedy where every worker would fail for lack of memory; empty where another try may succeed."""
+        own = f"Each of {len(self._workers)} workers has its own "
         if last == ExitCode.SHARED_MEMORY_FULL and worker.shards_done == 0:
-            self.fail(
-                LaunchError(
-                    f"shard {worker.index} on {worker.name}: {why}",
-                    f"Each of {len(self._workers)} workers has its own pool: "
-                    + ("leave --start-ahead out, or " if worker.turn else "")
-                    + "give --slabs N, a number for all "
-                    + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ")
-                    + "or fewer --gpus; --resume then continues",
-                    last,
-                )
+            return (
+                f"{own}pool: "
+                + ("leave --start-ahead out, or " if worker.turn else "")
+                + "give --slabs N, a number for all "
+                + ("GPUs together, of which each has its share twice, " if worker.turn else "of them together, ")
+                + "or fewer --gpus; --resume then continues"
             )
-            return
-        if (
-            last == ExitCode.SYSTEM
-            and why.startswith(TOO_LITTLE_MEMORY)
-            and total_of(self.counts.values())["done"] <= self.done_before
-        ):
-            self.fail(
-                LaunchError(
-                    f"shard {worker.index} on {worker.name}: {why}",
-                    f"Each of {len(self._workers)} workers has its own model and pool: give fewer --gpus",
-                    last,
-                )
-            )
-            return
+        is_first = total_of(self.counts.values())["done"] <= self.done_before
+        if last == ExitCode.SYSTEM and why.startswith(TOO_LITTLE_MEMORY) and is_first:
+            return f"{own}model and pool: give fewer --gpus"
+        return ""
+
+    def _try_again(self, worker, other, last, why, log):
+        """Retries the shard, unless it or the worker's GPU has failed too often. `other`: the worker that shares the GPU."""
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self.fail(
-                LaunchError(
-                    f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}",
-                    log,
-                    reported_by_run(last),
-                )
+            self._fail(
+                f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}",
+                log,
+                reported_by_run(last),
             )
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
                 other.lost = why  # both use this GPU
             if all(each.is_out for each in self._workers):
-                self.fail(
-                    LaunchError(
-                        f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
-                        log,
-                        reported_by_run(last),
-                    )
+                self._fail(
+                    f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
+                    log,
+                    reported_by_run(last),
                 )
         else:
             self._display.note(f"{worker.name}: shard {worker.index} failed and will be retried: {why}")
@@ -290,7 +277,7 @@ class GpusSupervisor(ProcessLoop):
             bring_dead_letters(run_dir)
             with contextlib.suppress(OSError):  # nothing was dropped, or an earlier launcher's directory is gone
                 listed = (run_dir / DROPPED).read_bytes()
-                whole = self._run_dir.file(DROPPED)
+                whole = self.run_dir.file(DROPPED)
                 with write_errors(whole), open(whole, "ab") as file:
                     file.write(listed)
         except LaunchError as problem:
@@ -313,7 +300,7 @@ class GpusSupervisor(ProcessLoop):
         self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
-        self.status = whole_status(
+        self._status = whole_status(
             self._state(),
             self._job.items,
             total,
@@ -321,12 +308,12 @@ class GpusSupervisor(ProcessLoop):
             [describe(worker) for worker in self._workers],
         )
         with contextlib.suppress(OSError):
-            self._run_dir.write(STATUS, json.dumps({**self.status, "run_id": self._run_id}, indent=2) + "\n")
-        self._display.show(self.status)
+            self.run_dir.write(STATUS, json.dumps({**self._status, "run_id": self._plan.run_id}, indent=2) + "\n")
+        self._display.show(self._status)
 
     def _state(self):
         if self._is_running():
-            return "draining" if self._is_ending() else "running"
+            return "draining" if self._draining else "running"
         return "abandoned" if self.is_work_left() else "ended"
 
     def _look_at(self, worker):
@@ -339,13 +326,11 @@ class GpusSupervisor(ProcessLoop):
 
     def _require_few_errors(self, skipped):
         """Each shard's run gets the whole run's limit, which the sum over all shards must keep, too."""
-        if skipped > self._error_limit:
-            self.fail(
-                LaunchError(
-                    f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._error_limit}",
-                    "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run",
-                    ExitCode.BAD_INPUT,
-                )
+        if skipped > self._plan.error_limit:
+            self._fail(
+                f"{skipped} of {self._job.items} items had to be skipped, and --max-errors allows {self._plan.error_limit}",
+                "Fix them, or allow more (--max-errors 100% skips every unreadable item); --resume continues the run",
+                ExitCode.BAD_INPUT,
             )
 
     # -- ending -------------------------------------------------------------------------------------------------------
@@ -403,20 +388,17 @@ class GpusSupervisor(ProcessLoop):
     # -- control ------------------------------------------------------------------------------------------------------
 
     def _begin_reload(self):
-        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
-        raise LaunchError(
-            "a run with --gpus reloads the consumers of one worker at a time",
-            f"./launch/offramp reload --run-dir {one}; status lists all. Shards that begin later use the changed files",
-            ExitCode.USAGE,
+        raise self._for_one_worker(
+            "reloads the consumers of one worker at a time",
+            "reload --run-dir {}; status lists all. Shards that begin later use the changed files",
         )
 
     def _begin_trace(self, seconds):
-        one = next((worker.run_dir for worker in self._at_work()), self._run_dir.path)
-        raise LaunchError(
-            "a run with --gpus is traced a worker at a time",
-            f"./launch/offramp trace {one}; status lists all",
-            ExitCode.USAGE,
-        )
+        raise self._for_one_worker("is traced a worker at a time", "trace {}; status lists all")
+
+    def _for_one_worker(self, what, command):
+        one = next((worker.run_dir for worker in self._at_work()), self.run_dir.path)
+        return UsageError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}")
 
     def _scale(self, text):
         """Scales all workers together; with bounds each autoscales within its share. To scale one worker, use its run directory."""
@@ -424,13 +406,12 @@ class GpusSupervisor(ProcessLoop):
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
         if not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
-            raise LaunchError(
+            raise UsageError(
                 f"scale {wanted} is out of bounds",
                 f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                 "./launch/offramp stop ends the run",
-                ExitCode.USAGE,
             )
-        if self._is_ending():
+        if self._draining:
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
         before, followed = self._consumers_wanted(), self._follows()
         for number, workers in enumerate(working):
@@ -469,24 +450,20 @@ class GpusSupervisor(ProcessLoop):
     def _consumers_wanted(self):
         return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
-    def _describe(self):
+    def _facts(self):
         return {
-            "run_id": self._run_id,
-            "run_dir": str(self._run_dir.path),
             "consumers_wanted": self._consumers_wanted(),
-            "consumers_alive": consumers_of(self.status, self._workers),
-            "launcher_pid": os.getpid(),
-            "ending": self._is_ending(),
+            "consumers_alive": consumers_of(self._status, self._workers),
             "reload": None,
             "following": self._following(),
-            **self._logbook.record(),
             **self._reported_by_workers(),
-            "status": self.status,
         }
 
     def _reported_by_workers(self):
         """Each worker's report by name, and the sums over all."""
-        workers = {worker.name: {**worker.report(), "status_seconds": self._status_seconds} for worker in self._workers}
+        workers = {
+            worker.name: {**worker.report(), "status_seconds": self._plan.status_seconds} for worker in self._workers
+        }
         return {
             "workers": workers,
             "deaths": self._all_deaths(),

@@ -9,6 +9,7 @@ import pathlib
 import sys
 import time
 
+from offramp_launch.arguments import words_of
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
@@ -20,6 +21,7 @@ from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
+from offramp_launch.processes import stat_of
 from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
 from offramp_launch.watching.timestamps import seconds_of
@@ -50,15 +52,6 @@ class StoppedProcess:
             return None
         seconds = now - self._since
         return (seconds, HELD[stat[0]]) if seconds >= PATIENCE_SECONDS else None
-
-
-def stat_of(pid):
-    """(state, CPU time used) from /proc; None if the process does not exist."""
-    try:
-        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return fields[0], int(fields[11]) + int(fields[12])
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 @dataclasses.dataclass
@@ -198,30 +191,20 @@ def workers_of(workers, run_dir, starts_ahead):
     ]
 
 
-def command_of(places, job, worker, index, run_dir, lifeline, error_limit, flags):
-    """`flags`: of the run."""
-    cores = ["--cores", ",".join(map(str, worker.device.cores))] if worker.device.cores else []
-    shares = [part for name, value in worker.shares.items() for part in (f"--{name}", str(value))]
-    turn = ["--turn", str(worker.turn)] if worker.turn else []
-    return [
-        *places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
-        COMMAND,
-        "--job",
-        str(job.folder),
-        "--index",
-        str(index),
-        "--lifeline-fd",
-        str(lifeline),
-        *cores,
-        *shares,
-        *turn,
-        "--max-errors",
-        str(error_limit),
-        "--run-dir",
-        str(run_dir),
-        "--",
-        *flags,
-    ]
+def command_of(plan, worker, index, run_dir, lifeline):
+    """`plan`: a GpusPlan."""
+    own = {
+        "--job": plan.job.folder,
+        "--index": index,
+        "--lifeline-fd": lifeline,
+        "--cores": ",".join(map(str, worker.device.cores)) or None,
+        **{f"--{name}": value for name, value in worker.shares.items()},
+        "--turn": worker.turn,
+        "--max-errors": plan.error_limit,
+        "--run-dir": run_dir,
+    }
+    python = plan.places.python_command(sys.executable, LAUNCHER, "-E", "-s")
+    return [*python, COMMAND, *words_of(own), "--", *plan.flags]
 
 
 def notable(line):

@@ -9,19 +9,18 @@ import os
 import pathlib
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
 
 from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
-from offramp_launch.arguments import count, hide_query, take_switch, take_values, without_values
+from offramp_launch.arguments import count, hide_query, names_in, refuse, take_switch, take_values, without_values
 from offramp_launch.demo import shipped_model_flags, wants_demo
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, cannot_be_started, shell_code
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, NotFoundError, UsageError
 from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
-from offramp_launch.supervision.log_follower import last_error, warnings_in
 from offramp_launch.output_folder import LOCK, OutputLock, prepare, removed_after_a_failure
+from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
@@ -54,10 +53,9 @@ def start(places, argv):
     what, *rest = argv or [""]
     commands = {"init": init, "status": status, "merge": merge, "sbatch": sbatch, "k8s": k8s}
     if what not in commands:
-        raise LaunchError(
+        raise UsageError(
             f"'{what}' is not a command of job" if what else "job needs a command",
             f"Commands: {', '.join(commands)}, ray",
-            ExitCode.USAGE,
         )
     try:
         return commands[what](places, rest)
@@ -67,16 +65,13 @@ def start(places, argv):
         raise LaunchError(
             f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}",
             "Check that the shared folders are mounted on this host",
-            ExitCode.SYSTEM,
         ) from problem
 
 
 def job_of(flags):
     folder = flags.get("--job")
     if not folder:
-        raise LaunchError(
-            "--job is not given", "Give the job's folder, which all hosts share: --job FOLDER", ExitCode.USAGE
-        )
+        raise UsageError("--job is not given", "Give the job's folder, which all hosts share: --job FOLDER")
     return pathlib.Path(folder).absolute()
 
 
@@ -84,10 +79,8 @@ def init(places, argv):
     given, flags = take_values(argv, ("--job", "--shards", "--output"))
     folder = job_of(given)
     if "--shards" not in given:
-        raise LaunchError(
-            "--shards is not given",
-            "Give the number of shards: about four per GPU that will work on them",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--shards is not given", "Give the number of shards: about four per GPU that will work on them"
         )
     shards = count(given["--shards"], "--shards")
     require_job_flags(flags)
@@ -115,10 +108,9 @@ def place_of_a_list(folder):
 def begin(places, folder, output, shards, flags, config, facts, listed):
     """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another."""
     if not 1 <= shards <= facts["items"]:
-        raise LaunchError(
+        raise UsageError(
             f"--shards is {shards}, and the input has {facts['items']} items",
             f"Give a number from 1 to {facts['items']}",
-            ExitCode.USAGE,
         )
     wanted = new_job(places, facts, shards, output, config, flags, listed)
     if (folder / "job.json").exists():
@@ -128,9 +120,7 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
                 claim(job)
     else:
         with alone_in(output, wanted["id"]):
-            if wanted["write_path"]:
-                require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
-            look_at_output(places, output, flags)
+            require_room(places, wanted, flags)
             job, began = kept(folder, wanted, listed)
             claim(job)
     merged = job_merge.is_merged(job)
@@ -193,19 +183,18 @@ def folder_written_to(config):
 def require_job_flags(flags):
     header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
-        raise LaunchError(
+        raise UsageError(
             "an --http-header that is not in a file would be stored in the job's folder, which others may read",
             "Give it as @FILE, a file that every host sees",
-            ExitCode.USAGE,
         )
-    refuse_names(flag.partition("=")[0] for flag in flags)
+    refuse_names(names_in(flags))
 
 
 def refuse_of_a_shard(flags):
     """Refuses flags that only the job may set, not a host. Errors: LaunchError (USAGE)."""
     require_job_flags(without_values(flags, ("--run-dir",)))
-    if any(flag.partition("=")[0] == "--output" for flag in flags):
-        raise LaunchError("shard does not accept --output: the job sets it", "Leave it out", ExitCode.USAGE)
+    if "--output" in names_in(flags):
+        raise UsageError("shard does not accept --output: the job sets it", "Leave it out")
 
 
 def refuse_settings(config):
@@ -216,15 +205,12 @@ def refuse_settings(config):
 def refuse_names(names):
     for name in names:
         if name in OF_A_SHARD:
-            raise LaunchError(
+            raise UsageError(
                 f"job init does not accept {name}: the job sets it for each shard",
                 f"Leave {name} out, also as a variable {variable(name[2:])} and in a --config",
-                ExitCode.USAGE,
             )
         if name in NOT_IN_A_JOB:
-            raise LaunchError(
-                f"job init does not accept {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out", ExitCode.USAGE
-            )
+            raise UsageError(f"job init does not accept {name}: {NOT_IN_A_JOB[name]}", f"Leave {name} out")
 
 
 def settled(places, flags):
@@ -234,9 +220,9 @@ def settled(places, flags):
     refuse_settings(config)
     flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
-        raise LaunchError("a job needs an input", "Give --input FOLDER, and --model", ExitCode.USAGE)
+        raise UsageError("a job needs an input", "Give --input FOLDER, and --model")
     flags = [*flags, *shipped_model_flags(flags, config)]
-    named = {flag.partition("=")[0] for flag in flags}
+    named = names_in(flags)
     flags += [
         part
         for name, value in config.items()
@@ -285,7 +271,7 @@ def facts_of(places, flags, config, listing=None, listed=None):
         *flags,
         *(["--input-list", str(listed)] if listed else []),
     ]
-    facts = json.loads(ask(command))
+    facts = json.loads(answer_of(command))
     facts["identity"].update(hashes_of_processors(config))
     return facts, listing if listing and listing.exists() else None
 
@@ -301,27 +287,11 @@ def hashes_of_processors(config):
     return {f"{OF_A_PROCESSOR}{file}": job_merge.digest(file) for file in files if file.is_file()}
 
 
-def ask(command, text="", warned=None, **more):
-    """Runs a program with `text` as its input and returns its output. `warned`: called with each warning. Errors: LaunchError, with its message and code."""
-    try:
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, **more)
-    except OSError as problem:
-        raise cannot_be_started(command[0], problem) from problem
-    if done.returncode != 0:
-        raise LaunchError(
-            last_error(done.stderr)
-            or done.stderr.strip()
-            or f"'{command[0]} {command[1]}' ended with exit code {done.returncode} and wrote nothing",
-            "",
-            shell_code(done.returncode),
-        )
-    for message in warnings_in(done.stderr.splitlines() if warned else ()):
-        warned(message)
-    return done.stdout
-
-
-def look_at_output(places, output, flags):
-    """Errors: LaunchError, if the output holds other results: shards cannot distinguish them from each other's."""
+def require_room(places, wanted, flags):
+    """`wanted`: of new_job(). Errors: LaunchError, if its folders hold other results: shards cannot distinguish them from each other's."""
+    output = pathlib.Path(wanted["output"])
+    if wanted["write_path"]:
+        require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
     run_steps.check_output(output, None)
     require_empty(output, "--output")
     require_locks(output)
@@ -334,10 +304,8 @@ def require_empty(folder, flag):
         there = os.listdir(folder) if os.path.lexists(folder) else []
     # Another host may have begun the same job by now: the claim in SHARDS decides.
     if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
-        raise LaunchError(
-            f"{flag} {folder} is not empty: {', '.join(others[:3])}",
-            "Give each job an empty or new folder",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"{flag} {folder} is not empty: {', '.join(others[:3])}", "Give each job an empty or new folder"
         )
 
 
@@ -354,7 +322,6 @@ def require_locks(folder):
                 raise LaunchError(
                     f"files in {folder} cannot be locked: {problem.strerror}",
                     "Check that the file system's lock service (for NFS: lockd, statd) runs on this host",
-                    ExitCode.SYSTEM,
                 ) from problem
             raise LaunchError(
                 f"{folder} is on a file system without locks ({problem.strerror}); locks keep two attempts from processing one shard",
@@ -368,10 +335,9 @@ def keep_list(written, path):
     with write_errors(path):
         content = written.read_bytes()
         if not link(written, path) and path.read_bytes() != content:
-            raise LaunchError(
+            raise UsageError(
                 f"the input has changed since {path} was written",
                 "To use the input as it is now, begin a job in another folder",
-                ExitCode.USAGE,
             )
 
 
@@ -379,16 +345,14 @@ def require_same_input(job, facts):
     """Errors: LaunchError (BAD_INPUT; NO_INPUT if a processor's file is missing on this host)."""
     for name in set(job.facts["identity"]).difference(facts["identity"]):
         if (file := pathlib.Path(name.removeprefix(OF_A_PROCESSOR))) != pathlib.Path(name) and not file.exists():
-            raise LaunchError(
+            raise NotFoundError(
                 f"the processor's file {file} does not exist on this host",
                 "Mount the same folders on this host as on the job's first, under the same paths",
-                ExitCode.NO_INPUT,
             )
     if difference := difference_of({name: job.facts[name] for name in ("items", "identity")}, facts):
-        raise LaunchError(
+        raise InputError(
             f"the input or the model differs from {job.folder / 'job.json'}: {difference}",
             "Restore it, or begin another job (give job init the settings that have other defaults on this machine)",
-            ExitCode.BAD_INPUT,
         )
 
 
@@ -396,7 +360,7 @@ def status(places, argv):
     given, rest = take_values(argv, ("--job",))
     only_missing, rest = take_switch(rest, "--missing")
     as_json, rest = take_switch(rest, "--json")
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     job = Job.found(job_of(given))
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
@@ -442,7 +406,7 @@ SHOWN_MISSING = 20
 def merge(places, argv):
     given, rest = take_values(argv, ("--job",))
     partial, rest = take_switch(rest, "--partial")
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     job = Job.found(job_of(given))
     job.require_for_hosts()
     job.require_made_by(build_of(places))
@@ -451,7 +415,7 @@ def merge(places, argv):
         places,
         job,
         partial,
-        functools.partial(ask, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
+        functools.partial(answer_of, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
     )
 
 
@@ -474,7 +438,7 @@ def for_an_engine(argv, names):
     """(the job, the named flags, each shard's flags). The latter follow `--`."""
     at = argv.index("--") if "--" in argv else len(argv)
     given, rest = take_values(argv[:at], ("--job", *names))
-    refuse(rest)
+    refuse(rest, "job", "job --help")
     flags = argv[at + 1 :]
     refuse_of_a_shard(flags)
     return Job.found(job_of(given)), given, flags
@@ -490,8 +454,3 @@ def enter(job):
             "Mount the same folders on this host as on the job's first, under the same paths",
             ExitCode.SINK_UNAVAILABLE,
         ) from problem
-
-
-def refuse(rest):
-    if rest:
-        raise LaunchError(f"job does not accept '{rest[0]}'", "See ./launch/offramp job --help", ExitCode.USAGE)

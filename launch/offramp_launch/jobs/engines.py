@@ -12,7 +12,7 @@ import shlex
 import string
 
 from offramp_launch.arguments import count, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import NotFoundError, UsageError
 from offramp_launch.jobs.merge import as_ranges
 from offramp_launch.jobs.shard_exit import FIRST_SIGNAL, TRY_AGAIN, final_codes
 from offramp_launch.watching import address
@@ -99,10 +99,9 @@ def manifest(job, given, flags, is_mount=os.path.ismount):
     missing_of(job)
     for name in ("--image", "--claim"):
         if not given.get(name):
-            raise LaunchError(
+            raise UsageError(
                 f"{name} is not given",
                 "Give --image IMAGE with Offramp in it, and --claim NAME of a volume that all pods mount",
-                ExitCode.USAGE,
             )
     port, probe = watched_by(flags)
     secret, image = valid("--secret", given), require_one_line("--image", given["--image"])
@@ -141,10 +140,9 @@ def missing_of(job):
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if not missing:
-        raise LaunchError(
+        raise NotFoundError(
             f"all {job.shards} shards of the job are done",
             f"Merge their results: ./launch/offramp job merge --job {job.folder}",
-            ExitCode.NO_INPUT,
         )
     return missing
 
@@ -154,7 +152,7 @@ def valid(flag, given):
     text = given.get(flag)
     form, is_wrong, remedy = FORMS[flag]
     if text is not None and not re.fullmatch(form, text):
-        raise LaunchError(f"{flag} is '{text}', which {is_wrong}", remedy, ExitCode.USAGE)
+        raise UsageError(f"{flag} is '{text}', which {is_wrong}", remedy)
     return text
 
 
@@ -163,26 +161,23 @@ def gpus_of(job, given, flags):
     if "--gpus-per-shard" not in given:
         return 0 if take_values([*job.facts["flags"], *flags], ("--device",))[0].get("--device") == "cpu" else 1
     if (wanted := count(given["--gpus-per-shard"], "--gpus-per-shard")) > 1:
-        raise LaunchError(
+        raise UsageError(
             f"--gpus-per-shard is {wanted}, and a shard works on one GPU",
             "Give 1, or 0 for a job on CPUs. More shards can run at the same time (--at-once)",
-            ExitCode.USAGE,
         )
     return wanted
 
 
 def at_least_one(given, name, otherwise):
     if name in given and count(given[name], name) < 1:
-        raise LaunchError(f"{name} is 0", "Give a number from 1 on", ExitCode.USAGE)
+        raise UsageError(f"{name} is 0", "Give a number from 1 on")
     return int(given.get(name, otherwise))
 
 
 def require_one_line(what, text):
     """Errors: LaunchError (USAGE) for text that would break into lines in an engine's file."""
     if not text.isprintable():
-        raise LaunchError(
-            f"{what} {text!r} has a character that is not printable", "Remove that character", ExitCode.USAGE
-        )
+        raise UsageError(f"{what} {text!r} has a character that is not printable", "Remove that character")
     return text
 
 
@@ -204,11 +199,7 @@ def watched_by(flags):
         return None, None
     host, port = address.parsed(text)
     if port == 0 or ipaddress.ip_address(address.numeric(host)).is_loopback:
-        raise LaunchError(
-            f"{address.FLAG} is {text}, which a cluster cannot reach",
-            f"Give {address.FLAG} 0.0.0.0:9464",
-            ExitCode.USAGE,
-        )
+        raise UsageError(f"{address.FLAG} is {text}, which a cluster cannot reach", f"Give {address.FLAG} 0.0.0.0:9464")
     return port, {
         "httpGet": {"path": "/readyz", "port": port},
         "periodSeconds": PROBE_SECONDS,
@@ -226,12 +217,11 @@ def mount_of(job, given, is_mount):
         else next(above, pathlib.Path("/"))
     )
     if not mount.is_absolute() or mount == pathlib.Path("/"):
-        raise LaunchError(
+        raise UsageError(
             f"--mount is {mount}, where a pod cannot mount the claim"
             if "--mount" in given
             else f"{job.folder} is not on a separate mount here",
             "Give --mount FOLDER: where the claim is mounted, here and in pods",
-            ExitCode.USAGE,
         )
     folders = {
         "the job": job.folder,
@@ -241,9 +231,8 @@ def mount_of(job, given, is_mount):
     }
     for what, folder in folders.items():
         if folder and folder != "/" and mount not in (pathlib.Path(folder), *pathlib.Path(folder).parents):
-            raise LaunchError(
+            raise UsageError(
                 f"pods see {mount}, and {what}, {folder}, is outside it",
                 "Begin the job with all its folders, and the working folder, in one that pods see",
-                ExitCode.USAGE,
             )
     return mount

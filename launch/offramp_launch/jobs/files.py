@@ -8,8 +8,9 @@ import errno
 import json
 import os
 import secrets
+import shutil
 
-from offramp_launch.exit_code import NO_ROOM, ExitCode, LaunchError, way_to_write
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, WriteError, way_to_write
 
 # From a file system without hard links.
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -76,22 +77,29 @@ def read(path):
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as problem:
-        raise LaunchError(
+        raise InputError(
             f"{path} is damaged, or not a file of a job: {problem}",
             "Offramp writes these files atomically: find what changed it, or begin another job",
-            ExitCode.BAD_INPUT,
         ) from problem
     except OSError as problem:
         raise LaunchError(
-            f"{path} cannot be read: {problem.strerror}",
-            "Check that the shared folder is mounted on this host",
-            ExitCode.SYSTEM,
+            f"{path} cannot be read: {problem.strerror}", "Check that the shared folder is mounted on this host"
         ) from problem
 
 
 def make_folder(path, parents=True):
     with write_errors(path):
         path.mkdir(parents=parents, exist_ok=True)
+
+
+def remove_folder(path, remedy):
+    """Removes the folder if it exists, also while another attempt removes files there. Errors: LaunchError (CANNOT_WRITE)."""
+    try:
+        while path.is_dir():
+            with contextlib.suppress(FileNotFoundError):
+                shutil.rmtree(path)
+    except OSError as problem:
+        raise WriteError(f"{problem.filename or path} cannot be removed: {problem.strerror}", remedy) from problem
 
 
 @contextlib.contextmanager
@@ -107,8 +115,7 @@ def write_errors(path):
             errno.EEXIST,
         ):
             raise
-        raise LaunchError(
+        raise WriteError(
             f"{path} cannot be written: {problem.strerror}",
             way_to_write(problem, "Make room in the job's folder, or make it writable"),
-            ExitCode.CANNOT_WRITE,
         ) from problem

@@ -20,7 +20,7 @@ import pathlib
 import socket
 
 from offramp_launch.jobs import files as job_files
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 
 VERSION = 1
 SHARDS = ".offramp-shards"  # common/app/program/output_share.hpp
@@ -47,10 +47,9 @@ class Job:
         began = job_files.put_once(path, {"version": VERSION, **facts})
         job = Job.found(folder)
         if difference := difference_of(job.facts, {"version": VERSION, **facts}):
-            raise LaunchError(
+            raise UsageError(
                 f"{path} belongs to another job: {difference}",
                 "Give the same values, or begin this job in another folder",
-                ExitCode.USAGE,
             )
         return job, began
 
@@ -59,10 +58,9 @@ class Job:
         path = folder / "job.json"
         facts = job_files.read(path)
         if facts is None:
-            raise LaunchError(
+            raise NotFoundError(
                 f"{folder} is not a job's folder: job.json is missing",
                 "Begin one: ./launch/offramp job init --job FOLDER --shards N, with the flags of a run",
-                ExitCode.NO_INPUT,
             )
         if not isinstance(facts, dict) or facts.get("version") != VERSION:
             raise LaunchError(
@@ -90,16 +88,14 @@ class Job:
             path = claim_of(folder)
             owner = job_files.read(path)
             if owner is None:
-                raise LaunchError(
+                raise NotFoundError(
                     f"{flag} {folder}: {path.relative_to(folder)}, which job init wrote, is missing",
                     "Mount the same folders on this host as on the job's first, under the same paths. If they are mounted, the job was discarded",
-                    ExitCode.NO_INPUT,
                 )
             if owner["job"] != self.id:
-                raise LaunchError(
+                raise UsageError(
                     f"{folder} is the output of job {owner['job']} in {owner['folder']}",
                     f"Give each job its own {flag}",
-                    ExitCode.USAGE,
                 )
 
     @staticmethod
@@ -133,10 +129,9 @@ class Job:
         """Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own shards."""
         folder = pathlib.Path(os.path.realpath(self.folder))
         if (folder.parent.name, folder.name) == (SHARDS, "job"):
-            raise LaunchError(
+            raise UsageError(
                 f"{self.folder} belongs to a run with --gpus, which merges its own shards",
                 "Continue it: ./launch/offramp run --gpus N --resume, with the same flags",
-                ExitCode.USAGE,
             )
 
     def list_of_input(self):
@@ -161,10 +156,9 @@ class Job:
             index,
             self.items_of(index),
         ):
-            raise LaunchError(
+            raise UsageError(
                 f"{self.record_path(index)} belongs to shard {record.get('index')} of job {record.get('job')}, not to shard {index} of job {self.id}",
                 "If you no longer need that job, remove the record; the shard then counts as not done",
-                ExitCode.USAGE,
             )
         return record
 
@@ -180,10 +174,9 @@ class Job:
 
     def require(self, index):
         if not 0 <= index < self.shards:
-            raise LaunchError(
+            raise UsageError(
                 f"shard {index} does not exist: the job has {self.shards} shards",
                 f"Give an index from 0 to {self.shards - 1}",
-                ExitCode.USAGE,
             )
 
     def note_done(self, index, record):

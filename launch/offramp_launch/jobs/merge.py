@@ -2,15 +2,13 @@
 
 import contextlib
 import hashlib
-import shutil
 
 from offramp_launch.jobs import files as job_files
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError, WriteError
 from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
-from offramp_launch.jobs.shard_record import may_be_part
+from offramp_launch.jobs.shard_record import COUNTS, may_be_part
 
-COUNTS = ("done", "skipped", "dead_letters", "dropped")
 # Files that a shard's consumers append to, and whose bytes depend only on the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
 # SQLite's files beside a database with readers; the last reader removes them.
@@ -22,16 +20,13 @@ def merge(places, job, partial, ask):
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
-        raise LaunchError(
+        raise NotFoundError(
             f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",
             f"Run them (./launch/offramp shard --job {job.folder} --index I), or give --partial to merge the others",
-            ExitCode.NO_INPUT,
         )
     if not records:
-        raise LaunchError(
-            "no shard of the job is done",
-            f"Run them: ./launch/offramp shard --job {job.folder} --index I",
-            ExitCode.NO_INPUT,
+        raise NotFoundError(
+            "no shard of the job is done", f"Run them: ./launch/offramp shard --job {job.folder} --index I"
         )
     if not is_merged(job):
         with contextlib.closing(OutputLock(str(job.output), job.id)) as lock:
@@ -68,27 +63,21 @@ def is_merged(job):
 def require_own(job):
     """Errors: LaunchError (USAGE) if a later run wrote results that the merge would overwrite."""
     if (run := run_noted(job.output)) not in (None, job.id):
-        raise LaunchError(
+        raise UsageError(
             f"{job.output} holds results of run {run}, not of this job",
             "If that run continued a merged part, no merge is needed; to replace its results with the shards', "
             f"remove {job.output / CHECKPOINT} and merge again",
-            ExitCode.USAGE,
         )
 
 
-def require_merged(job, index):
-    """Errors: LaunchError (BAD_INPUT) if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
-    if path := merge_failure(job.place(index)):
+def require_merged(job, index, remedy="", code=ExitCode.BAD_INPUT):
+    """Errors: LaunchError if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
+    if segments := sorted(job.place(index).rglob(".offramp-segments/*/*.tsv")):
         raise LaunchError(
-            f"{path} is not joined yet with the other output of shard {index}",
-            f"Remove {job.record_path(index)}, and run the shard again to join it",
-            ExitCode.BAD_INPUT,
+            f"{segments[0]} is not joined yet with the other output of shard {index}",
+            remedy or f"Remove {job.record_path(index)}, and run the shard again to join it",
+            code,
         )
-
-
-def merge_failure(place):
-    """A segment in a shard's folder; None if all of them are merged."""
-    return next(iter(sorted(place.rglob(".offramp-segments/*/*.tsv"))), None)
 
 
 def require_parts(job, index, record):
@@ -96,10 +85,9 @@ def require_parts(job, index, record):
     for name, wanted in record["parts"].items():
         path = job.place(index) / name
         if not path.exists() or (wanted and digest(path) != wanted):
-            raise LaunchError(
+            raise InputError(
                 f"{path}, which shard {index} wrote, {'has changed' if path.exists() else 'is missing'}",
                 f"Remove {job.record_path(index)} and {job.place(index)}, and run the shard again",
-                ExitCode.BAD_INPUT,
             )
 
 
@@ -188,26 +176,16 @@ def summary_of(job, records, missing):
 def remove_places(job):
     """Removes the shards' folders after the merge; those of another job that has begun there since stay."""
     folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
-    try:
-        for folder in folders:
-            while folder.is_dir():
-                with contextlib.suppress(FileNotFoundError):  # a late attempt may remove files, too
-                    shutil.rmtree(folder)
-    except OSError as problem:
-        raise LaunchError(
-            f"{problem.filename or folder} cannot be removed: {problem.strerror}",
-            "The output is whole; remove the folder, or merge again",
-            ExitCode.CANNOT_WRITE,
-        ) from problem
+    for folder in folders:
+        job_files.remove_folder(folder, "The output is whole; remove the folder, or merge again")
 
 
 def require_a_result(items, skipped):
     """A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors: LaunchError (BAD_INPUT)."""
     if skipped == items:
-        raise LaunchError(
+        raise InputError(
             f"none of the {items} items has a result: all were skipped",
             "Check --input, the model, its weights and --precision; a run with --resume tries them again",
-            ExitCode.BAD_INPUT,
         )
 
 
@@ -223,11 +201,10 @@ def require_whole_pictures(job, whole):
         if not path.name.startswith(".")
     )
     if left and not any(whole[name] for name in COUNTS if name != "done"):
-        raise LaunchError(
+        raise WriteError(
             f"{len(left)} {'mask is' if len(left) == 1 else 'masks are'} missing, although all tiles were processed: pictures, or files in {left[0].parent}, "
             "were removed or changed",
             "A run with --resume makes them again. Do not change pictures or output before a run has ended",
-            ExitCode.CANNOT_WRITE,
         )
 
 

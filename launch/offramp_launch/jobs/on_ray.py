@@ -8,7 +8,7 @@ from offramp_launch import interrupts, sink
 from offramp_launch.jobs import command as job_command
 from offramp_launch.supervision import lifeline
 from offramp_launch.arguments import hide_query, take_all, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, cannot_be_started, code_of_command
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, cannot_be_started, code_of_command
 from offramp_launch.places import LAUNCHER
 
 FLAG = "--ray-python"
@@ -88,9 +88,7 @@ def run(argv):
     """If the job exists, `init` does nothing: the same command continues an interrupted run. Errors: LaunchError (USAGE)."""
     given, argv = take_values(argv, (ON,))
     if given[ON] != "ray":
-        raise LaunchError(
-            f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out", ExitCode.USAGE
-        )
+        raise UsageError(f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out")
     of_ray, of_init = take_all(argv, (FLAG, *FLAGS))
     of_init = hide_query(sink.hide_password(of_init, os.environ), os.environ)
     folder = ["--job", str(job_command.job_of(take_values(of_init, ("--job",))[0]))]

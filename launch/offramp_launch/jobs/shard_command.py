@@ -13,8 +13,8 @@ import typing
 from offramp_launch import interrupts, run_command, settings
 from offramp_launch.jobs import files as job_files, merge as job_merge
 from offramp_launch.supervision import lifeline
-from offramp_launch.arguments import count, take_switch, take_values, without_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.arguments import count, take_switch, take_values, without_values, words_of
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 from offramp_launch.jobs.command import (
     build_of,
     enter,
@@ -111,9 +111,7 @@ def index_of(given, environment=os.environ):
         if "--index" not in given and environment.get(variable):
             return count(environment[variable], variable)
     if "--index" not in given:
-        raise LaunchError(
-            "--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}", ExitCode.USAGE
-        )
+        raise UsageError("--index is not given", f"Give it, from 0 on, or set one of {', '.join(VARIABLES)}")
     return count(given["--index"], "--index")
 
 
@@ -144,10 +142,7 @@ def do_the_rest(attempt):
     ]
     config = settings_of(places, flags)
     # from a flag, the environment or --config
-    flags = [
-        *without_values(flags, ("--run-dir",)),
-        *(["--run-dir", config["run-dir"]] if config.get("run-dir") else []),
-    ]
+    flags = [*without_values(flags, ("--run-dir",)), *words_of({"--run-dir": config.get("run-dir") or None})]
     require_under_way(job, index)
     require_input(job, config)
     require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
@@ -165,10 +160,9 @@ def do_the_rest(attempt):
 def require_under_way(job, index):
     """For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed()."""
     if job_merge.is_merged(job):
-        raise LaunchError(
+        raise UsageError(
             f"the job is merged, and {job.record_path(index)} was removed",
             "No work is left: leave the job's folder as it is, or remove it",
-            ExitCode.USAGE,
         )
     job.require_claimed()
 
@@ -177,14 +171,14 @@ def require_input(job, config):
     """A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
-        raise LaunchError(
+        raise NotFoundError(
             f"--input {folder} is empty, but had pictures when the job began",
             "Mount the same folders on this host as on the job's first, under the same paths",
-            ExitCode.NO_INPUT,
         )
 
 
 def is_empty(folder):
+    """Reads one entry only: the folder may have millions."""
     with os.scandir(folder) as entries:
         return next(entries, None) is None
 
@@ -264,12 +258,7 @@ def make(attempt, note, run_id, lock):
     )
     if fate_of(code) != DONE:
         return code
-    if path := job_merge.merge_failure(job.place(index)):
-        raise LaunchError(
-            f"{path} is not joined yet with the other output of shard {index}",
-            f"Run the shard again to join it; the run is {run_dir}",
-            ExitCode.CANNOT_WRITE,
-        )
+    job_merge.require_merged(job, index, f"Run the shard again to join it; the run is {run_dir}", ExitCode.CANNOT_WRITE)
     outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
     require_whole_files(job, index, processors, outcome["done"], parts)
     record = {
@@ -313,22 +302,17 @@ def run(attempt, run_id, lock):
     run_dir = choose_run_dir(places, given, run_id)
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
-    argv = [
-        *without_values(attempt.flags, ("--run-dir",)),
-        "--output",
-        str(place),
-        "--samples-folder",
-        str(job.output),
-        "--shard",
-        f"{index + 1}/{job.shards}",
-        "--run-id",
-        run_id,
-        "--run-dir",
-        str(run_dir),
-        *(["--input-list", str(listed)] if listed else []),
-        *(["--resume"] if holds_work(place) else []),
-        *([address.FLAG, address.spelled(*attempt.http)] if attempt.http else []),
-    ]
+    own = {
+        "--output": place,
+        "--samples-folder": job.output,
+        "--shard": f"{index + 1}/{job.shards}",
+        "--run-id": run_id,
+        "--run-dir": run_dir,
+        "--input-list": listed,
+        address.FLAG: address.spelled(*attempt.http) if attempt.http else None,
+    }
+    resume = ["--resume"] if holds_work(place) else []
+    argv = [*without_values(attempt.flags, ("--run-dir",)), *words_of(own), *resume]
     code = run_command.start(
         places,
         argv,

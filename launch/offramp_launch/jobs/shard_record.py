@@ -3,7 +3,7 @@
 import pathlib
 
 from offramp_launch.jobs import files as job_files
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, WriteError
 from offramp_launch.run_dir import read_settings
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
@@ -18,6 +18,18 @@ WHOLE_FILES = {
 RECORDS = "records.jsonl"
 # Lists in a run's summary.
 LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
+# A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
+COUNTS = {
+    "done": ("done_samples", ("done_before", "released")),
+    "skipped": ("skipped", ("skipped",)),
+    "dead_letters": ("dead_lettered_samples", ("dead_letters",)),
+    "dropped": ("dropped_samples", ("dropped_when_full",)),
+}
+
+
+def counts_of_summary(summary):
+    samples = summary.get("samples") or {}
+    return {name: sum(samples.get(field) or 0 for field in fields) for name, (_, fields) in COUNTS.items()}
 
 
 def outcome_of(job, index, run_dir, code):
@@ -28,18 +40,11 @@ def outcome_of(job, index, run_dir, code):
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
     if summary is None:
-        raise LaunchError(
+        raise WriteError(
             f"{path} is missing, and with it the counts of shard {index}",
             "Free disk space there, or choose another --run-dir, and run the shard again",
-            ExitCode.CANNOT_WRITE,
         )
-    samples = summary.get("samples") or {}
-    outcome = {
-        "done": samples.get("done_before", 0) + samples.get("released", 0),
-        "skipped": samples.get("skipped", 0),
-        "dead_letters": samples.get("dead_letters", 0),
-        "dropped": samples.get("dropped_when_full", 0),
-    }
+    outcome = counts_of_summary(summary)
     if sum(outcome.values()) < job.items_of(index) and code == ExitCode.DEAD_LETTERS:
         raise LaunchError(
             summary.get("failure") or "the run ended before its input was used up, and its summary gives no reason",
@@ -87,8 +92,7 @@ def require_whole_files(job, index, processors, done, parts):
     ]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
-        raise LaunchError(
+        raise InputError(
             f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
             f"Restore the file; or remove {job.place(index)} and run the shard again to make them all",
-            ExitCode.BAD_INPUT,
         )

@@ -5,7 +5,7 @@ import pathlib
 import time
 
 from offramp_launch.arguments import take_switch, take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, UsageError, WriteError
 from offramp_launch.ladder import machine, nsys, picture, table
 from offramp_launch.ladder.measuring import Measuring, print_note
 from offramp_launch.ladder.rungs import choose_rungs, rung_named
@@ -24,10 +24,8 @@ def start(places, argv):
     captures, argv = take_switch(argv, "--nsys")
     if "--from" in own:
         if argv or captures or "--rungs" in own:
-            raise LaunchError(
-                "--from does not measure, so it takes no flags of a run",
-                "Use it only with --output and --json",
-                ExitCode.USAGE,
+            raise UsageError(
+                "--from does not measure, so it takes no flags of a run", "Use it only with --output and --json"
             )
         folder = pathlib.Path(own["--from"]).absolute()
         return report(Ladder(Saved(folder)), pathlib.Path(own.get("--output", folder)).absolute(), own.get("--json"))
@@ -80,10 +78,8 @@ def report(ladder, folder, json_file):
         with open(folder / "trace.json", "w", encoding="utf-8") as out:
             chrome_events.write(programs_of(ladder), out)
     except OSError as problem:
-        raise LaunchError(
-            f"cannot write {problem.filename}: {problem.strerror}",
-            "Give --output a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"cannot write {problem.filename}: {problem.strerror}", "Give --output a folder that you may write to"
         ) from problem
     print(markdown, end="", flush=True)
     draw(ladder, folder)

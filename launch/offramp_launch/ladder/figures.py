@@ -1,6 +1,6 @@
 """Figures of a measured ladder: of each rung, and between rungs."""
 
-from offramp_launch.tracing import intervals
+from offramp_launch import intervals
 from offramp_launch.ladder.rungs import LIMIT, RUNGS, rung_named
 
 

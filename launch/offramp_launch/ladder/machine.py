@@ -5,7 +5,7 @@ import platform
 import re
 
 from offramp_launch.doctor import cuda_version
-from offramp_launch.jobs.command import ask
+from offramp_launch.processes import answer_of
 from offramp_launch.settings import version_of
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
@@ -13,7 +13,7 @@ DRIVER_FILE = "/proc/driver/nvidia/version"
 
 def probe(producer, device):
     """The facts that the producer reports of this machine. `device`: the user's --device, if any. Errors: LaunchError with the producer's exit code."""
-    return json.loads(ask([producer, "probe", *(["--device", device] if device else [])]))
+    return json.loads(answer_of([producer, "probe", *(["--device", device] if device else [])]))
 
 
 def has_gpu(facts, device):

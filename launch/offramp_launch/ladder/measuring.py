@@ -123,13 +123,12 @@ class LadderDisplay:
 
     SECONDS = 10
 
-    def __init__(self, clock=time.monotonic):
-        self._clock = clock
+    def __init__(self):
         self._noted = set()
         self.begin_run()
 
     def begin_run(self):
-        self._next = self._clock() + self.SECONDS
+        self._next = time.monotonic() + self.SECONDS
 
     def note(self, text):
         if text not in self._noted and EXPECTED not in text:
@@ -137,6 +136,6 @@ class LadderDisplay:
             print_note(text)
 
     def show(self, status):
-        if status and self._clock() >= self._next:
-            self._next = self._clock() + self.SECONDS
+        if status and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self.SECONDS
             print_note(f"  {describe(status, 'samples')}")

@@ -42,9 +42,7 @@ def capture(places, workload, rungs, folder):
             "nsys is not installed, so the commands were only printed (Nsight Systems: https://developer.nvidia.com/nsight-systems)"
         )
     if failed:
-        raise LaunchError(
-            "no report of: " + ", ".join(failed), f"See the log of nsys: {folder}/RUNG.log", ExitCode.SYSTEM
-        )
+        raise LaunchError("no report of: " + ", ".join(failed), f"See the log of nsys: {folder}/RUNG.log")
     return int(ExitCode.OK)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +127,5 @@ def choose_rungs(text):
     wanted = [key.strip() for key in text.split(",")] if text else [rung.key for rung in RUNGS]
     for key in wanted:
         if key not in {rung.key for rung in RUNGS}:
-            raise LaunchError(
-                f"--rungs: unknown rung '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS), ExitCode.USAGE
-            )
+            raise UsageError(f"--rungs: unknown rung '{key}'", "Known: " + ",".join(rung.key for rung in RUNGS))
     return [rung for rung in RUNGS if rung.key in wanted]

@@ -7,7 +7,7 @@ import json
 import shutil
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import NotFoundError, WriteError
 from offramp_launch.ladder.figures import compare, figures_of
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT, RUNGS
 from offramp_launch.tracing.traces import read_trace
@@ -46,10 +46,8 @@ class Saved:
                 folder.mkdir(parents=True)
             (self.rung(key) / "summary.json").unlink(missing_ok=True)
         except OSError as problem:
-            raise LaunchError(
-                f"cannot write --output {self.folder}: {problem.strerror}",
-                "Give a folder that you may write to",
-                ExitCode.CANNOT_WRITE,
+            raise WriteError(
+                f"cannot write --output {self.folder}: {problem.strerror}", "Give a folder that you may write to"
             ) from problem
 
     def write_header(self, header):
@@ -62,10 +60,9 @@ class Saved:
                 raise ValueError(f"version {header['version']}")
             return header
         except (OSError, ValueError, KeyError) as problem:
-            raise LaunchError(
+            raise NotFoundError(
                 f"'{self.folder}' does not contain a measured ladder ({problem})",
                 "Measure one: ./launch/offramp ladder --output DIR",
-                ExitCode.NO_INPUT,
             ) from problem
 
     def summary(self, key, check=False):

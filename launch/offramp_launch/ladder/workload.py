@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from offramp_launch.arguments import count, take_values, without_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.arguments import count, names_in, take_values, without_values, words_of
+from offramp_launch.exit_code import UsageError
 
 # The article's workload. None: a flag without a value.
 EVERYWHERE = (
@@ -58,31 +58,14 @@ class Workload:
     limit_batches: int
 
     def timed_flags(self, trace_dir):
-        return [
-            *self.flags,
-            "--warmup-batches",
-            str(self.warmup),
-            "--batches",
-            str(self.warmup + self.batches),
-            "--drain-warmup",
-            "--trace-dir",
-            str(trace_dir),
-        ]
+        own = {"--warmup-batches": self.warmup, "--batches": self.warmup + self.batches, "--trace-dir": trace_dir}
+        return [*self.flags, *words_of(own), "--drain-warmup"]
 
     def checked_flags(self, output):
         """A short run whose results can be compared: the checksum of every sample's bytes."""
         flags = [flag for flag in without_values(self.flags, OF_PROCESSING) if flag != "--write-copy"]
-        return [
-            *flags,
-            "--processor",
-            "checksum",
-            "--output",
-            str(output),
-            "--warmup-batches",
-            "0",
-            "--batches",
-            str(CHECKED_BATCHES),
-        ]
+        own = {"--processor": "checksum", "--output": output, "--warmup-batches": 0, "--batches": CHECKED_BATCHES}
+        return [*flags, *words_of(own)]
 
     def captured_flags(self):
         """The article's capture: 10 steps of warm-up, 3 profiled, 1 of cool-down."""
@@ -94,20 +77,18 @@ def make_workload(argv, has_gpu):
     `argv`: the user's flags without those of the command `ladder`. Returns the workload.
     Errors: LaunchError (USAGE) for a flag that only the ladder sets, or an invalid count.
     """
-    given = {argument.partition("=")[0] for argument in argv if argument.startswith("--")}
+    given = names_in(argv)
     for flag in SET_BY_LADDER:
         if flag in given:
-            raise LaunchError(
-                f"ladder sets {flag} itself",
-                "Leave it out; --rungs chooses rungs. See ./launch/offramp help",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"ladder sets {flag} itself", "Leave it out; --rungs chooses rungs. See ./launch/offramp help"
             )
     counts, rest = take_values(argv, ["--warmup", "--warmup-batches", "--batches"])
     warmup, batches = WARMUP_AND_BATCHES_ON_A_GPU if has_gpu else WARMUP_AND_BATCHES_WITHOUT
     warmup = count(counts.get("--warmup", counts.get("--warmup-batches", str(warmup))), "--warmup")
     batches = count(counts.get("--batches", str(batches)), "--batches")
     if batches == 0:
-        raise LaunchError("--batches 0 measures nothing", "Give 1 or more", ExitCode.USAGE)
+        raise UsageError("--batches 0 measures nothing", "Give 1 or more")
     flags = []
     for flag, value in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)):
         if flag not in given:

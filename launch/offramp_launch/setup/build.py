@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-import pathlib
 
-from offramp_launch import memory
 from offramp_launch.setup.environment import ccache_environment, installed_requirements
 from offramp_launch.setup.steps import run_step
+from offramp_launch.supervision import control_groups
 
 PROGRAMS = (
     "offramp-producer",
@@ -61,8 +60,6 @@ def parallel_jobs(cores=None, memory_bytes=None):
 
 def available_memory():
     """The machine's available memory, or the control group's limit where that is less."""
-    available = memory.available() or 2 * JOB_BYTES
-    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and (text := limit.read_text().strip()).isdigit():
-        available = min(available, int(text))
-    return available
+    return min(
+        control_groups.available_memory() or 2 * JOB_BYTES, control_groups.memory_limit() or control_groups.NO_LIMIT
+    )

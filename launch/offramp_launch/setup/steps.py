@@ -43,7 +43,6 @@ def run_step(title, argv, log, *, environment=None, quiet_when=None):
             f"{output}\n\n    command: {' '.join(map(str, argv))}\n    log: {log}"
             if output
             else f"command: {' '.join(map(str, argv))}",
-            ExitCode.SYSTEM,
         )
     if quiet_when is None or quiet_when not in output:
         say(f"{title}: {time.monotonic() - began:.0f} s")

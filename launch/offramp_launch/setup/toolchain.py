@@ -7,7 +7,7 @@ import os
 import pathlib
 import subprocess
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.setup.steps import require_own_build
 
 FLAGS = {"--python": "python", "--torch-dir": "torch_dir", "--cuda-dir": "cuda_dir"}
@@ -59,10 +59,8 @@ def choose(places, flags, environment=os.environ):
         # Absolute, but with links kept: a venv's Python is identified by its path.
         chosen[field] = "" if value == OWN else os.path.abspath(os.path.expanduser(value)) if value else ""
         if chosen[field] and not os.path.exists(chosen[field]):
-            raise LaunchError(
-                f"{flag}: '{chosen[field]}' does not exist",
-                f"Give one that does, or {flag} {OWN} for the set-up's own",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"{flag}: '{chosen[field]}' does not exist", f"Give one that does, or {flag} {OWN} for the set-up's own"
             )
     toolchain = Toolchain(**chosen)
     if chosen != {field: remembered.get(field, "") for field in chosen}:
@@ -113,10 +111,8 @@ def describe_python(places, python):
         answer = subprocess.run([python, "-c", DESCRIBE], capture_output=True, text=True, check=False)
         facts = json.loads(answer.stdout.splitlines()[-1])
     except (OSError, ValueError, IndexError) as problem:
-        raise LaunchError(
-            f"--python: '{python}' is not a Python that runs ({problem})",
-            "Give the path of a Python that has PyTorch",
-            ExitCode.USAGE,
+        raise UsageError(
+            f"--python: '{python}' is not a Python that runs ({problem})", "Give the path of a Python that has PyTorch"
         ) from problem
     if "error" not in facts:
         with contextlib.suppress(OSError):  # in another user's build

@@ -5,7 +5,7 @@ import dataclasses
 import math
 import re
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 WAITS = 0.03  # share of time waiting for a free slab; a larger one costs at least that share of the rate
 IDLES = 0.01  # below this share, the run does not wait for consumers
@@ -43,10 +43,8 @@ class Bounds:
             return None
         bounds = cls(*map(int, text.split("..")))
         if not 1 <= bounds.least <= bounds.most <= limit:
-            raise LaunchError(
-                f"consumers {text} is out of bounds",
-                f"Give MIN..MAX, from 1 to {limit}, the smaller number first",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"consumers {text} is out of bounds", f"Give MIN..MAX, from 1 to {limit}, the smaller number first"
             )
         return bounds
 

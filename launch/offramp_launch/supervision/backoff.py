@@ -21,33 +21,22 @@ class Backoff:
         return delay
 
 
-class DeathBudget:
-    """Counts deaths in a row between which nothing was completed, over all consumers of a run."""
-
-    def __init__(self, limit=DEATHS_WITHOUT_PROGRESS):
-        self._limit = limit
-        self._deaths = 0
-        self._completed = None
-
-    def note_death(self, completed):
-        """`completed`: a number that only grows when consumers complete work. True when the budget is spent."""
-        if completed != self._completed:
-            self._completed = completed
-            self._deaths = 0
-        self._deaths += 1
-        return self._deaths >= self._limit
-
-
 class FailureBudget:
-    """Counts slabs that failed while their consumers survived, since the last completed slab."""
+    """Counts failures, such as deaths of consumers, since work was last completed."""
 
     def __init__(self, limit=FAILURES_WITHOUT_PROGRESS):
         self._limit = limit
         self._completed = None
-        self._failed_then = 0
+        self._failed_then = self._deaths = 0
 
     def is_spent(self, completed, failed):
-        """`completed`: as in DeathBudget; `failed`: the total number of failed slabs."""
+        """`completed`: a number that only grows when consumers complete work; `failed`: the number of all failures."""
         if completed != self._completed:
             self._completed, self._failed_then = completed, failed
         return failed - self._failed_then >= self._limit
+
+    def note_death(self, completed):
+        """Counts a failure itself. True when the budget is spent."""
+        self.is_spent(completed, self._deaths)
+        self._deaths += 1
+        return self.is_spent(completed, self._deaths)

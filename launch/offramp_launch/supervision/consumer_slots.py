@@ -6,7 +6,7 @@ import dataclasses
 import selectors
 import signal
 
-from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, DeathBudget
+from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import FATAL_FOR_A_CONSUMER, ExitCode, LaunchError
 from offramp_launch.supervision.log_follower import LogRelay
@@ -49,8 +49,8 @@ class ConsumerSlots:
         )
         self._slots = []
         self._next_number = 1
-        self._budget = DeathBudget()
-        self._budget_without_sink = DeathBudget(ENDS_WITHOUT_SINK)
+        self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)
+        self._budget_without_sink = FailureBudget(ENDS_WITHOUT_SINK)
         self.records = []  # {pid, number, exit, cpu_seconds} of every consumer that ended
 
     def add(self):
@@ -131,14 +131,15 @@ class ConsumerSlots:
             )
             self._fill_again(slot)
 
+    def _fail(self, what, fix, code):
+        self._run.fail(LaunchError(what, fix, code))
+
     def _fail_without_progress(self, slot, child):
-        self._run.fail(
-            LaunchError(
-                f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
-                f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
-                f"Its log: {child.log_path}",
-                child.status if child.status > 0 else ExitCode.SYSTEM,
-            )
+        self._fail(
+            f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
+            f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
+            f"Its log: {child.log_path}",
+            child.status if child.status > 0 else ExitCode.SYSTEM,
         )
 
     def _drains_without_sink(self, child):
@@ -169,23 +170,19 @@ class ConsumerSlots:
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
-            self._run.fail(
-                LaunchError(
-                    f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}",
-                    f"Its log: {child.log_path}",
-                    child.status,
-                )
+            self._fail(
+                f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}",
+                f"Its log: {child.log_path}",
+                child.status,
             )
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         elif self._drains_without_sink(child):
-            self._run.fail(
-                LaunchError(
-                    f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
-                    f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
-                    f"Start again with --resume once the sink is back. Its log: {child.log_path}",
-                    child.status,
-                )
+            self._fail(
+                f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
+                f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
+                f"Start again with --resume once the sink is back. Its log: {child.log_path}",
+                child.status,
             )
         else:
             delay = slot.backoff.after_life_of(child.lived_seconds())

@@ -1,5 +1,5 @@
 """
-Limits of this process's control group, the tightest of it and its ancestors: like common/shm/shared_region.cpp, and also for CPU time. Whether the kernel
+The machine's memory, and the limits of this process's control group, the tightest of it and its ancestors: like common/shm/shared_region.cpp, and also for CPU time. Whether the kernel
 killed processes for lack of memory, a death that no log records.
 """
 
@@ -9,8 +9,25 @@ import pathlib
 MOUNT = pathlib.Path("/sys/fs/cgroup")
 MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
 MACHINE = pathlib.Path("/proc/vmstat")
+MEMORY = pathlib.Path("/proc/meminfo")
 NO_LIMIT = 1 << 60  # version 1 has the largest number of whole pages for no limit
 CACHE = ("active_file", "inactive_file")
+
+
+def available_memory():
+    """Bytes that programs can still allocate on this machine; None where unknown."""
+    return _memory("MemAvailable:")
+
+
+def machine_memory():
+    """Bytes of the whole machine; None where unknown."""
+    return _memory("MemTotal:")
+
+
+def _memory(key):
+    """The key's bytes; the file has kibibytes, each followed by its unit."""
+    words = _words(MEMORY)
+    return int(words[words.index(key) + 1]) * 1024 if key in words else None
 
 
 def memory_limit():

@@ -7,7 +7,7 @@ import threading
 
 from offramp_launch import interrupts
 from offramp_launch.arguments import count
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 FLAG = "--lifeline-fd"
 
@@ -23,10 +23,9 @@ def hold(text):
     except (OSError, OverflowError):
         is_pipe = False
     if not is_pipe:
-        raise LaunchError(
+        raise UsageError(
             f"{FLAG} is {lifeline}, which is not a pipe inherited by this command",
             f"Leave {FLAG} to programs that start this command",
-            ExitCode.USAGE,
         )
     os.set_inheritable(lifeline, False)
     # the main thread handles them, from the new thread's start on

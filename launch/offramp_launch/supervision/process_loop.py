@@ -8,7 +8,7 @@ import signal
 
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlServer
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError, UsageError
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.supervision.logbook import Logbook
@@ -29,15 +29,18 @@ class ProcessLoop:
 
     ENDS_THE_RUN = True  # the run ends with this loop
 
-    def __init__(self, run_dir, display, http=None):
-        """`http`: (host, port) of the status endpoint; None: no endpoint."""
-        self._directory = run_dir
-        self._display = self._logbook = Logbook(run_dir, display)
+    def __init__(self, plan, display):
+        """`plan`: a RunPlan or GpusPlan."""
+        self._plan = plan
+        self._status: dict = {}  # the run's latest
+        self._display = self._logbook = Logbook(plan.run_dir, display)
         self._selector = selectors.DefaultSelector()
         self._timers = Timers()
         self._lifeline_read, self._lifeline_write = os.pipe()
-        self._control = ControlServer(run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
-        self._exporter = StatusExporter(run_dir, http, self._selector, self._timers, self._display, self._describe)
+        self._control = ControlServer(plan.run_dir.file(CONTROL_SOCKET), self._selector, self._answer)
+        self._exporter = StatusExporter(
+            plan.run_dir, plan.http, self._selector, self._timers, self._display, self._describe
+        )
         self._draining = False
         self._abandoned = False
         self._is_cut_off = False  # by an exception
@@ -76,7 +79,8 @@ class ProcessLoop:
     def _ask_to_abandon(self, asked_before: bool) -> None:
         raise NotImplementedError
 
-    def _describe(self) -> dict:
+    def _facts(self) -> dict:
+        """Fields of the run's description, beside those of every run."""
         raise NotImplementedError
 
     def _scale(self, text: str) -> dict:
@@ -89,6 +93,9 @@ class ProcessLoop:
         raise NotImplementedError
 
     # -- the life of a run ------------------------------------------------------------------------------------------
+
+    run_dir = property(lambda self: self._plan.run_dir)
+    status = property(lambda self: self._status)
 
     def run(self):
         """Returns the exit code."""
@@ -131,7 +138,7 @@ class ProcessLoop:
 
     def _final_messages(self):
         """The description with the run's end, as sent to clients last."""
-        document, status = self._describe(), self._directory.status()
+        document, status = self._describe(), self._plan.run_dir.status()
         # else it belongs to the next run of the user's program
         if status.get("nonce") == document["status"].get("nonce"):
             document["status"] = {**document["status"], **status}
@@ -182,6 +189,17 @@ class ProcessLoop:
 
     # -- control ----------------------------------------------------------------------------------------------------
 
+    def _describe(self):
+        return {
+            "run_id": self._plan.run_id,
+            "run_dir": str(self.run_dir.path),
+            "launcher_pid": os.getpid(),
+            "ending": self._draining,
+            **self._logbook.record(),
+            **self._facts(),
+            "status": self._status,
+        }
+
     def _answer(self, request):
         what = request.get("do")
         if what == "status":
@@ -198,4 +216,4 @@ class ProcessLoop:
             else:
                 self._drain("asked by stop")
             return self._describe()
-        raise LaunchError(f"unknown request '{what}'", "Known: reload, scale, status, stop, trace", ExitCode.USAGE)
+        raise UsageError(f"unknown request '{what}'", "Known: reload, scale, status, stop, trace")

@@ -2,11 +2,11 @@
 
 import contextlib
 import os
-import pathlib
 import signal
 
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, status_behind_a_shell
+from offramp_launch.processes import stat_of
 from offramp_launch.progress import ENDS
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.watching.counters import grown
@@ -206,19 +206,11 @@ class ProgramSupervisor(Supervisor):
 def descends_from(pid, ancestor):
     """Includes descendants in another session, such as torchrun's programs."""
     while pid > 1 and pid != ancestor:
-        _, pid = state_and_parent_of(pid)
+        stat = stat_of(pid)
+        pid = stat.parent if stat else 0
     return pid == ancestor
 
 
 def lives(pid):
-    state, _ = state_and_parent_of(pid)
-    return state not in GONE
-
-
-def state_and_parent_of(pid):
-    """From /proc; (GONE[0], 0) once the process is gone."""
-    try:
-        state, parent, *_ = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return state, int(parent)
-    except (OSError, ValueError):
-        return GONE[0], 0
+    stat = stat_of(pid)
+    return stat is not None and stat.state not in GONE

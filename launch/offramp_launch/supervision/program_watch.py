@@ -3,9 +3,9 @@
 import os
 import selectors
 
-from offramp_launch.endpoint import read_endpoint
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import ENDS
+from offramp_launch.run_dir import read_endpoint
 from offramp_launch.supervision.watch import Watch
 
 FINAL_STATUS_SECONDS = 5  # for the run's status.json, once its program is gone or has forgotten the run
@@ -100,6 +100,7 @@ class ProgramWatch(Watch):
 
     def _facts(self):
         return {
+            **super()._facts(),
             "producer_pid": int(self._endpoint["producer_pid"]),
             "producer_restarts": 0,
             "taking_over": False,

@@ -5,6 +5,7 @@ import os
 
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.run_dir import values_in
 
 
 class Recovery:
@@ -95,7 +96,7 @@ class RunHold:
         fails before its work begins removes it, although the lock is held here.
         """
         return (
-            self._read().get("producer_pid") in {str(pid) for pid in pids}
+            values_in(self._endpoint).get("producer_pid") in {str(pid) for pid in pids}
             and self.held
             and self._name() == self._of
             and os.path.exists(f"{self._of}.cells")
@@ -103,15 +104,8 @@ class RunHold:
 
     def _name(self):
         """The prefix of the names of the run's memory; None before the endpoint is published."""
-        met = self._read()
+        met = values_in(self._endpoint)
         return f"/dev/shm/offramp-{met['run_id']}-{met['nonce']}" if "run_id" in met and "nonce" in met else None
-
-    def _read(self):
-        try:
-            lines = self._endpoint.read_text().splitlines()
-        except (OSError, UnicodeDecodeError):
-            return {}
-        return dict(line.split("=", 1) for line in lines if "=" in line)
 
 
 def open_lock(name):

@@ -8,7 +8,6 @@ import os
 import signal
 import time
 
-from offramp_launch import memory
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision import control_groups
@@ -31,14 +30,15 @@ NO_FAILURES = (
 CONSUMER_BYTES = 256 << 20  # memory of one consumer, without the slabs, which all share
 
 
-def most_of_this_machine(cores=None, memory_bytes=None):
+def most_of_this_machine(cores=None):
     """Largest number of consumers under `auto`: two per core, as far as memory allows."""
     cores = cores_of_this_machine() if cores is None else cores
-    memory_bytes = available_memory() if memory_bytes is None else memory_bytes
     return max(
         1,
         min(
-            MOST_CONSUMERS, max(LEAST_OF_A_MACHINE, 2 * cores), int(min(memory_bytes / CONSUMER_BYTES, MOST_CONSUMERS))
+            MOST_CONSUMERS,
+            max(LEAST_OF_A_MACHINE, 2 * cores),
+            int(min(available_memory() / CONSUMER_BYTES, MOST_CONSUMERS)),
         ),
     )
 
@@ -50,7 +50,7 @@ def cores_of_this_machine():
 
 def available_memory():
     """Bytes, the smaller of the machine's and the container's; infinite where the kernel reports none."""
-    of_the_machine = memory.available()
+    of_the_machine = control_groups.available_memory()
     return min(math.inf if of_the_machine is None else of_the_machine, control_groups.memory_room())
 
 

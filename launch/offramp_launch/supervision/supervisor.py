@@ -5,9 +5,10 @@ from __future__ import annotations
 import selectors
 import signal
 
-from offramp_launch import memory, summary
+from offramp_launch import summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
 from offramp_launch.run_dir import ENDPOINT
+from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import LogRelay
 from offramp_launch.supervision.recovery import Recovery, RunHold
@@ -163,9 +164,8 @@ class Supervisor(Watch):
             self.fail(
                 LaunchError(
                     f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
-                    f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(memory.total())}, {gibibytes(memory.available())} are available now",
+                    f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(control_groups.machine_memory())}, {gibibytes(control_groups.available_memory())} are available now",
                     LESS_MEMORY,
-                    ExitCode.SYSTEM,
                 )
             )
             return False
@@ -225,6 +225,7 @@ class Supervisor(Watch):
 
     def _facts(self):
         return {
+            **super()._facts(),
             "producer_pid": self._started.pid if self._started else None,
             "producer_restarts": self._recovery.restarts,
             "taking_over": self._is_recovered(),

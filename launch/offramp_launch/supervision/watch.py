@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
 import typing
 
 from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, bounds_of
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
@@ -58,9 +57,7 @@ class Watch(ProcessLoop):
     """
 
     def __init__(self, plan, display):
-        super().__init__(plan.run_dir, display, plan.http)
-        self._plan = plan
-        self._status = {}
+        super().__init__(plan, display)
         self._over = False  # the run accepts no more consumers
         self._left_out = set()  # names in the status that were skipped
         self._stories = IncidentReporter(plan.run_dir.path)
@@ -88,8 +85,6 @@ class Watch(ProcessLoop):
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
-    run_dir = property(lambda self: self._plan.run_dir)
-    status = property(lambda self: self._status)
     records = property(lambda self: self._slots.records)
     following = property(
         lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
@@ -201,10 +196,8 @@ class Watch(ProcessLoop):
         bounds = bounds_of(text)
         wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
         if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
-            raise LaunchError(
-                f"scale {wanted} is out of bounds",
-                f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run",
-                ExitCode.USAGE,
+            raise UsageError(
+                f"scale {wanted} is out of bounds", f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run"
             )
         self._require_consumers_are_accepted()
         before, followed = len(self._slots.staying()), self._follower.bounds
@@ -226,12 +219,11 @@ class Watch(ProcessLoop):
         """Supersedes a reload under way: its newcomers may have started before the latest change."""
         self._require_consumers_are_accepted()
         if not self._slots.staying():
-            raise LaunchError("the run has no consumers to replace", "Only its producer is running", ExitCode.USAGE)
+            raise UsageError("the run has no consumers to replace", "Only its producer is running")
         if len(self._slots.children()) >= MOST_CONSUMERS:
-            raise LaunchError(
+            raise UsageError(
                 f"the run has {MOST_CONSUMERS} consumers, the maximum, and a reload starts a new one before an old one ends",
                 f"Run ./launch/offramp scale {MOST_CONSUMERS - 1}, then reload",
-                ExitCode.USAGE,
             )
         number = 1
         if self._reload:
@@ -265,22 +257,11 @@ class Watch(ProcessLoop):
         """Process ids of the consumers whose `what` is set in the run's last status."""
         return {consumer.get("pid") for consumer in self._status.get("consumers") or [] if consumer.get(what)}
 
-    def _describe(self):
+    def _facts(self):
         return {
-            "run_id": self._plan.run_id,
-            "run_dir": str(self._plan.run_dir.path),
             "consumers_wanted": len(self._slots.staying()),
             "consumers_alive": len(self._slots.children()),
-            "launcher_pid": os.getpid(),
-            **self._facts(),
-            **self._logbook.record(),
-            "ending": self._draining,
             "status_seconds": self._plan.status_seconds,
             "following": self._follower.report(),
             "reload": self._reload.describe() if self._reload else None,
-            "status": self._status,
         }
-
-    def _facts(self):
-        """Further fields of the run's description."""
-        return {}

@@ -6,8 +6,8 @@ import shutil
 import time
 
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.output_folder import is_alive
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
+from offramp_launch.processes import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.tracing import chrome_events, timeline
@@ -23,10 +23,9 @@ def start(places, argv):
     os.environ.setdefault("MPLCONFIGDIR", str(places.build / "matplotlib"))
     flags, rest = take_values(argv, ["--run-dir", "--seconds", "--into"])
     if len(rest) > 1 or any(argument.startswith("-") for argument in rest) or (rest and "--run-dir" in flags):
-        raise LaunchError(
+        raise UsageError(
             f"trace: unknown argument '{rest[-1]}'",
             "Usage: ./launch/offramp trace [RUN_DIR] [--seconds 5] [--into FOLDER]",
-            ExitCode.USAGE,
         )
     into = pathlib.Path(flags["--into"]).absolute() if "--into" in flags else None
     if into:
@@ -61,19 +60,15 @@ def number(text):
     try:
         return float(text)
     except ValueError:
-        raise LaunchError(
-            f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5", ExitCode.USAGE
-        ) from None
+        raise UsageError(f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5") from None
 
 
 def make(folder):
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise LaunchError(
-            f"cannot create '{folder}': {problem.strerror}",
-            "Give --into a folder that you may write to",
-            ExitCode.CANNOT_WRITE,
+        raise WriteError(
+            f"cannot create '{folder}': {problem.strerror}", "Give --into a folder that you may write to"
         ) from problem
 
 
@@ -105,10 +100,9 @@ def write(files, outline, title, into):
         where = into / PICTURES[0]
         draw(files, outline, title, into)
     except OSError as problem:
-        raise LaunchError(
+        raise WriteError(
             f"'{problem.filename or where}' cannot be written: {problem.strerror}",
             "Give --into a folder that you may write to, with room",
-            ExitCode.CANNOT_WRITE,
         ) from problem
 
 

@@ -3,7 +3,7 @@
 import statistics
 import typing
 
-from offramp_launch.tracing import intervals
+from offramp_launch import intervals
 
 # The article's NVTX colours.
 READ, COMPUTE, COPY, PROCESS = "#e5484d", "#2f9e5b", "#f2c230", "#27b5cf"
@@ -258,17 +258,12 @@ def draw_idle(axes, trace, view, places, top):
         )
         text = _fitting((f"idle {_milliseconds(length)} ms", f"{_milliseconds(length)} ms"), length / width)
         if text:
-            axes.text(
-                begin + length / 2,
-                place + height / 2,
-                text,
-                ha="center",
-                va="center",
-                fontsize=8.5,
-                color=IDLE,
-                fontweight="bold",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85},
-            )
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5, "alpha": 0.85}
+            write_within(axes, begin + length / 2, place + height / 2, text, IDLE, bbox=box)
+
+
+def write_within(axes, x, y, text, color, **more):
+    axes.text(x, y, text, ha="center", va="center", fontsize=8.5, color=color, fontweight="bold", **more)
 
 
 def draw_batches(axes, trace, view, place):
@@ -280,16 +275,7 @@ def draw_batches(axes, trace, view, place):
                 continue
             for begin, length in view.bars([(entry.begin, entry.end)]):
                 text = _fitting((f"batch {entry.batch}", f"{entry.batch}"), length / width)
-                axes.text(
-                    begin + length / 2,
-                    place + LANE_HEIGHT["compute"] / 2,
-                    text,
-                    ha="center",
-                    va="center",
-                    fontsize=8.5,
-                    color="white",
-                    fontweight="bold",
-                )
+                write_within(axes, begin + length / 2, place + LANE_HEIGHT["compute"] / 2, text, "white")
 
 
 def _fitting(texts, share):

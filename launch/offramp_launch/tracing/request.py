@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
 from offramp_launch.run_dir import LIVE
 
 REQUEST = f"{LIVE}/trace-request.json"
@@ -32,9 +32,7 @@ class TraceRequests:
             or isinstance(seconds, bool)
             or not LEAST_SECONDS <= seconds <= MOST_SECONDS
         ):
-            raise LaunchError(
-                f"trace --seconds {seconds} is out of bounds", f"Give {LEAST_SECONDS} to {MOST_SECONDS}", ExitCode.USAGE
-            )
+            raise UsageError(f"trace --seconds {seconds} is out of bounds", f"Give {LEAST_SECONDS} to {MOST_SECONDS}")
         if self._current and (left := self._over_at - self._timers.now()) > 0:
             raise LaunchError(
                 "a trace of this run is under way", f"Wait {left:.0f} s at most, then try again", ExitCode.RUN_IN_USE
@@ -73,10 +71,9 @@ class TraceRequests:
                 with contextlib.suppress(OSError):
                     remove()
             where = problem.filename or new  # a failed write() names no file
-            raise LaunchError(
+            raise WriteError(
                 f"'{where}' cannot be written: {problem.strerror}",
                 "Make the run's directory writable and free some space",
-                ExitCode.CANNOT_WRITE,
             ) from problem
         return folder
 

@@ -8,7 +8,7 @@ import re
 import sys
 import typing
 
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import InputError
 
 TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')  # the format of live_trace.cpp
 
@@ -63,10 +63,9 @@ def read_trace(folder):
     programs = [read_program(file) for file in sorted(folder.glob("*.jsonl"))]
     for program in programs:
         if program.not_kept:
-            raise LaunchError(
+            raise InputError(
                 f"the trace of {program.process} {program.pid} in '{folder}' lacks {program.not_kept} time ranges: its recording was full",
                 "Measure fewer --batches",
-                ExitCode.BAD_INPUT,
             )
     # The producer first, then consumers in the order of their start.
     programs.sort(key=lambda program: (program.process != "producer", program.pid))
@@ -91,9 +90,7 @@ def read_program(file, view=None):
             )
             return Program(head["process"], head["pid"], ranges, head.get("not_kept", 0))
         except (ValueError, KeyError, TypeError) as problem:
-            raise LaunchError(
-                f"'{file}' is not a trace ({problem!r})", "Record it again", ExitCode.BAD_INPUT
-            ) from problem
+            raise InputError(f"'{file}' is not a trace ({problem!r})", "Record it again") from problem
 
 
 def _touches(line, view):

@@ -13,6 +13,7 @@ import time
 from offramp_launch import interrupts, settings
 from offramp_launch.arguments import (
     count,
+    given_among,
     hide_query,
     setting_given,
     shown,
@@ -20,9 +21,10 @@ from offramp_launch.arguments import (
     take_values,
     to_type_again,
     without_values,
+    words_of,
 )
 from offramp_launch.demo import shipped_model_flags, wants_demo
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
 from offramp_launch.supervision.autoscaler import WELL_USED, Bounds
 from offramp_launch.tuning.search import GAIN, TUNED, Search
@@ -54,16 +56,14 @@ def start(places, argv):
     as_json, flags = take_switch(flags, "--json")
     seconds = count(own["--seconds"], "--seconds") if "--seconds" in own else SECONDS
     if seconds < LEAST_SECONDS:
-        raise LaunchError(
-            f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more", ExitCode.USAGE
-        )
+        raise UsageError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more")
     deadline = time.monotonic() + seconds
     typed = flags
     flags = address.take(flags)[1]  # trials have no HTTP server
     flags = [
         flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")
     ]
-    refuse(flag.partition("=")[0] for flag in flags)
+    refuse(flags, {})
     flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if setting_given(name, flags)] + (
         ["decode-workers"] if config["source"] == "synthetic" else []
@@ -98,24 +98,17 @@ def start(places, argv):
     return report(search, typed, as_json)
 
 
-def refuse(names):
-    for name in names:
-        if name in REFUSED:
-            raise LaunchError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out", ExitCode.USAGE)
+def refuse(flags, config):
+    for name in given_among(REFUSED, flags, config):
+        raise UsageError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out")
 
 
 def parse_flags(places, flags):
     """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
     config = settings.resolve_run(places, flags)[1]
-    refuse(
-        f"--{name[2:]}"
-        for name in REFUSED
-        if config.get(name[2:]) and (name, config[name[2:]]) != ("--strategy", "streams")
-    )
+    refuse(flags, config)
     if wants_demo(flags, config):
-        raise LaunchError(
-            "tune needs an input", "Give --input, --model and the other flags of your run", ExitCode.USAGE
-        )
+        raise UsageError("tune needs an input", "Give --input, --model and the other flags of your run")
     if config["source"] == "synthetic":
         flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
@@ -128,10 +121,8 @@ def bounds_of_trials(config, flags):
         return bounds
     given = setting_given("consumers", flags)
     if given and not given.strip("0"):  # the programs would choose a number themselves
-        raise LaunchError(
-            "--consumers 0: the outputs need at least one consumer",
-            "Give 1 or more, MIN..MAX, or leave it out",
-            ExitCode.USAGE,
+        raise UsageError(
+            "--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out"
         )
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
 
@@ -208,12 +199,8 @@ def report(search, typed, as_json):
             f"Give more: --seconds {2 * SECONDS}",
             ExitCode.INTERRUPTED,
         )
-    flags = [
-        part
-        for name, value in {**search.best, "consumers": search.best_outcome.consumers}.items()
-        if value
-        for part in (f"--{name}", str(value))
-    ]
+    found = {**search.best, "consumers": search.best_outcome.consumers}
+    flags = words_of({f"--{name}": value or None for name, value in found.items()})
     words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
         print(

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import take_values, without_values
+from offramp_launch.arguments import take_values, without_values, words_of
 from offramp_launch.exit_code import LaunchError, shell_code
 from offramp_launch.jobs.command import folder_written_to
 from offramp_launch.output_folder import LOCK
@@ -82,7 +82,13 @@ class Trials:
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         output = whole / "output"
         apart = self._paths_of_trial(whole)
-        tried = [part for name, value in setting.items() if value for part in (f"--{name}", str(value))]
+        own = {
+            **{f"--{name}": value or None for name, value in setting.items()},
+            "--consumers": consumers,
+            "--output": output,
+            "--run-dir": run_dir,
+            **apart,
+        }
         command = [
             *self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
             COMMAND,
@@ -90,14 +96,7 @@ class Trials:
             str(self._lifeline_read),
             "--",
             *without_values(self._flags, apart),
-            *tried,
-            "--consumers",
-            str(consumers),
-            "--output",
-            str(output),
-            "--run-dir",
-            str(run_dir),
-            *(word for pair in apart.items() for word in pair),
+            *words_of(own),
         ]
         printed = self._runs / f"{self._number}.said"
         process = None

@@ -5,7 +5,7 @@ import os
 import socket
 
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import UsageError
 
 FLAG, VARIABLE = "--http", "OFFRAMP_HTTP"
 WAITING_CLIENTS = 128
@@ -29,12 +29,11 @@ def parsed(text):
     if not (colon and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65536) or (
         ":" in host and f"[{host}]" not in text
     ):
-        raise LaunchError(f"{FLAG} is '{text}', which is not HOST:PORT", EXAMPLES, ExitCode.USAGE)
+        raise UsageError(f"{FLAG} is '{text}', which is not HOST:PORT", EXAMPLES)
     if not is_numeric(numeric(host)):
-        raise LaunchError(
+        raise UsageError(
             f"{FLAG} is '{text}', and '{host}' is neither a numeric address nor localhost: a run does not wait for a name lookup",
             f"{EXAMPLES}; 0.0.0.0:9464 for all addresses of this machine",
-            ExitCode.USAGE,
         )
     return host, int(port)
 

@@ -6,7 +6,7 @@ import math
 import re
 
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.progress import ENDS, seconds_left, settled
+from offramp_launch.progress import ENDS, LOSSES, seconds_left, settled
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LISTED_DEATHS = 5
@@ -343,13 +343,7 @@ def busy_shares(status):
 def outcome(status):
     seconds = ran_seconds(status)
     parts = [f"{per_second((status.get('released_samples') or 0) / seconds)} on average"] if seconds else []
-    for name, word in (
-        ("skipped", "skipped"),
-        ("dead_lettered_samples", "dead-lettered"),
-        ("dropped_samples", "dropped"),
-    ):
-        if status.get(name):
-            parts.append(f"{number(status[name])} {word}")
+    parts += [f"{number(status[name])} {word}" for name, word in LOSSES.items() if status.get(name)]
     return ", ".join(parts)
 
 

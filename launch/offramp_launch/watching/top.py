@@ -12,7 +12,7 @@ import time
 
 from offramp_launch import interrupts
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET, accepts_connections, find_live_run, read_object
 from offramp_launch.screen import drawn_on
@@ -35,19 +35,16 @@ def start(places, argv):
     if rest and "--run-dir" not in flags and not rest[0].startswith("-"):
         flags["--run-dir"] = rest.pop(0)
     if rest:
-        raise LaunchError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help", ExitCode.USAGE)
+        raise UsageError(f"top: unknown argument '{rest[0]}'", "See ./launch/offramp top --help")
     run_dir = find_live_run(places, flags.get("--run-dir"))
     if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
-        raise LaunchError(
-            "top needs a terminal for input and output",
-            "Run ./launch/offramp status, with --json for programs",
-            ExitCode.USAGE,
+        raise UsageError(
+            "top needs a terminal for input and output", "Run ./launch/offramp status, with --json for programs"
         )
     if not importlib.util.find_spec("rich"):
         raise LaunchError(
             f"top needs the Python package rich, which is not installed for {sys.executable}",
             f"{sys.executable} -m pip install rich (Debian: apt install python3-rich); or run ./launch/offramp status",
-            ExitCode.SYSTEM,
         )
     interrupts.handle_all_signals()
     top = Top(run_dir)
@@ -134,8 +131,8 @@ def in_ascii(problem):
 class Top:
     """Asks the run for its status and draws it. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
 
-    def __init__(self, run_dir, clock=time.monotonic):
-        self._run_dir, self._clock = run_dir, clock
+    def __init__(self, run_dir):
+        self._run_dir = run_dir
         self._client = None
         self._seen = Rates()
         self._document = {}
@@ -147,11 +144,11 @@ class Top:
         from offramp_launch.watching.drawing import draw
 
         while not self._is_over:
-            until = self._clock() + LOOK_SECONDS
+            until = time.monotonic() + LOOK_SECONDS
             self._look()
-            note = self._note if self._clock() < self._noted + NOTE_SECONDS else None
+            note = self._note if time.monotonic() < self._noted + NOTE_SECONDS else None
             screen.show(draw(self._document, self._seen, screen.console.width, screen.console.height, note))
-            typed = "" if self._is_over else screen.keys(until - self._clock())
+            typed = "" if self._is_over else screen.keys(until - time.monotonic())
             if typed is None or "q" in typed:
                 return
             for key in typed:
@@ -160,7 +157,7 @@ class Top:
     def _look(self):
         try:
             self._document = self._ask({"do": "status"})
-            self._seen.add(self._document, self._clock())
+            self._seen.add(self._document, time.monotonic())
         except LaunchError as problem:
             self._is_over = not accepts_connections(self._run_dir / CONTROL_SOCKET)
             status = {**(self._document.get("status") or {}), **(read_object(self._run_dir / "status.json") or {})}
@@ -200,7 +197,7 @@ class Top:
             self._show_note(problem.in_one_line(), True)
 
     def _show_note(self, text, is_alarm=False):
-        self._note, self._noted = (text, is_alarm), self._clock()
+        self._note, self._noted = (text, is_alarm), time.monotonic()
 
     def final_messages(self):
         """The line that stays on the terminal."""

@@ -365,6 +365,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--num-cpus", type=float, default=1, help="CPUs per worker [1]")
     parser.add_argument(
         "--resource",
+        dest="resources",
         action="append",
         default=[],
         type=resource,
@@ -383,20 +384,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--flags", type=shlex.split, default=[], help="flags for each shard, as one argument: --flags='--consumers 4'"
     )
     try:
-        given = parser.parse_args(argv)
-        done = run(
-            given.job,
-            given.address,
-            given.num_gpus,
-            given.attempts,
-            num_cpus=given.num_cpus,
-            resources=dict(given.resource),
-            workers=given.workers,
-            flags=given.flags,
-            offramp=given.offramp,
-            pause=given.pause,
-            say=lambda text: print(text, flush=True),
-        )
+        given = vars(parser.parse_args(argv))
+        done = run(**{**given, "resources": dict(given["resources"])}, say=lambda text: print(text, flush=True))
     except Error as problem:
         print(f"offramp: {problem}", file=sys.stderr)
         return problem.code
@@ -413,7 +402,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("offramp: interrupted. Run the same command to continue", file=sys.stderr)
         return INTERRUPTED
     print(
-        f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given.job)}",
+        f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given['job'])}",
         flush=True,
     )
     return DONE

@@ -18,6 +18,7 @@ from offramp_launch.gpus import job as gpus_job, status as gpus_status, summary 
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
+from offramp_launch.run_steps import Work
 from offramp_launch.gpus.workers import StoppedProcess, Worker, command_of, stat_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import (
@@ -32,7 +33,7 @@ from offramp_launch.gpus.devices import (
     visible,
 )
 from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
-from offramp_launch.gpus.supervisor import GpusSupervisor
+from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_record import report_of
 from offramp_launch.output_folder import require_no_job
@@ -345,11 +346,12 @@ class JobInOutput(InFolder):
             self.display.note.side_effect = self.displayed
         devices = [(Device(f"producer {number + 1}", {}), {"consumers": 1}) for number in range(workers)]
 
-        def command(_, __, worker, index, run_dir, *___):
+        def command(_, worker, index, run_dir, __):
             return ["/bin/sh", "-c", script, "sh", str(index), str(run_dir), worker.name]
 
         with mock.patch("offramp_launch.gpus.supervisor.command_of", command):
-            supervisor = GpusSupervisor(None, "run-1", self.run_dir(), job, devices, [], 0, self.display, (), **more)
+            plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], **more)
+            supervisor = GpusSupervisor(plan, self.display)
             self.addCleanup(supervisor.close)
             return supervisor.run(), supervisor
 
@@ -398,9 +400,8 @@ class Ages(JobInOutput):
         devices = [
             (Device(f"producer {number + 1}", {}), {"consumers": "1..2", "begin-with": 1}) for number in range(2)
         ]
-        supervisor = GpusSupervisor(
-            None, "run-1", self.run_dir(), job, devices, [], 0, mock.Mock(), (), bounds=Bounds(2, 4)
-        )
+        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], bounds=Bounds(2, 4))
+        supervisor = GpusSupervisor(plan, mock.Mock())
         self.addCleanup(supervisor.close)
         answer = supervisor._scale("4")
         self.assertEqual(
@@ -603,18 +604,9 @@ class Ahead(JobInOutput):
 
     def test_each_gpu_has_two_workers_with_its_whole_share_and_one_file(self):
         devices = [(Device(f"GPU {number}", {}), {"consumers": 3}) for number in (0, 2)]
-        supervisor = GpusSupervisor(
-            None,
-            "run-1",
-            self.run_dir(),
-            self.begun(self.folder / "output"),
-            devices,
-            [],
-            0,
-            mock.Mock(),
-            (),
-            starts_ahead=True,
-        )
+        job = self.begun(self.folder / "output")
+        plan = GpusPlan(None, "run-1", self.run_dir(), job, devices, [], starts_ahead=True)
+        supervisor = GpusSupervisor(plan, mock.Mock())
         self.addCleanup(supervisor.close)
         self.assertEqual(
             [(worker.name, worker.turn.name, worker.shares) for worker in supervisor.workers],
@@ -647,16 +639,9 @@ class Ahead(JobInOutput):
             types.SimpleNamespace(python_command=lambda *words: list(words)),
         )
         for turn, words in ((pathlib.Path("/run/turn-1"), ["--turn", "/run/turn-1"]), (None, [])):
-            command = command_of(
-                places,
-                job,
-                Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn),
-                0,
-                "/run/s0",
-                7,
-                0,
-                ["--batch", "2"],
-            )
+            worker = Worker(Device("GPU 0", {}), {"consumers": 1}, turn=turn)
+            plan = GpusPlan(places, "run-1", None, job, [], ["--batch", "2"])
+            command = command_of(plan, worker, 0, "/run/s0", 7)
             self.assertEqual(command[command.index("--consumers") + 2 : command.index("--max-errors")], words)
 
     def test_start_ahead_refuses_a_gpu_that_is_named_twice(self):
@@ -841,19 +826,12 @@ class Signals(JobInOutput):
                 run_dir = self.run_dir()
                 places = types.SimpleNamespace(producer=lambda: "/bin/true")
                 with mock.patch(f"offramp_launch.{at}", impatient), contextlib.redirect_stdout(io.StringIO()):
-                    code, _ = supervise(
-                        places,
-                        "run-1",
-                        run_dir,
-                        job,
-                        [(Device("producer 1", {}), {"consumers": 1})],
-                        [],
-                        {"max-errors": "0", "model": "copy"},
-                        {"run_id": "run-1", "run_dir": str(run_dir.path)},
-                        types.SimpleNamespace(fd=0),
-                        lambda: "",
-                        self.notes.append,
-                    )
+                    workers = [(Device("producer 1", {}), {"consumers": 1})]
+                    lock = types.SimpleNamespace(fd=0, put_back=lambda: None)
+                    plan = GpusPlan(places, "run-1", run_dir, job, workers, [], output_lock=lock)
+                    about = {"run_id": "run-1", "run_dir": str(run_dir.path)}
+                    work = Work(plan, {"model": "copy"}, str(job.output), [], about, self.notes.append)
+                    code, _ = supervise(work, lambda: "")
                 self.assertEqual(
                     (code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, [])
                 )

@@ -18,7 +18,7 @@ from unittest import mock
 
 from histories import History, stepping
 
-from offramp_launch import starting
+from offramp_launch import processes, starting
 from offramp_launch.jobs import (
     command as job_command,
     files as job_files,
@@ -280,9 +280,9 @@ class JobTest(InAFolder):
             "echo answer; echo '10:00:00.000 warning offramp-consumer[7] 1 picture lacks tiles' >&2; "
             'for level in info error critical; do echo "10:00:00.000 $level offramp-consumer[7] no" >&2; done',
         ]
-        self.assertEqual("answer\n", job_command.ask(command, warned=warnings.append))
+        self.assertEqual("answer\n", processes.answer_of(command, warned=warnings.append))
         self.assertEqual(["1 picture lacks tiles"], warnings)
-        self.assertEqual("answer\n", job_command.ask(command))
+        self.assertEqual("answer\n", processes.answer_of(command))
 
     def test_another_checkout_is_set_up_for_what_the_job_needs(self):
         job = self.job(flags=["--processor", "embeddings-parquet"])

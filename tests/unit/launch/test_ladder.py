@@ -20,7 +20,8 @@ from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder import command, figures, machine, picture, rungs, table
 from offramp_launch.ladder.saved import Ladder, compare_checksums
-from offramp_launch.tracing import chrome_events, drawing, intervals
+from offramp_launch import intervals
+from offramp_launch.tracing import chrome_events, drawing
 from offramp_launch.tracing.traces import Program, Range, Trace, read_trace
 from offramp_launch.ladder.workload import make_workload
 

@@ -108,7 +108,7 @@ class BackoffTest(unittest.TestCase):
         self.assertEqual(0.2, waits.after_life_of(9.9))
 
     def test_the_budget_is_spent_by_deaths_without_progress_only(self):
-        budget = backoff.DeathBudget(limit=3)
+        budget = backoff.FailureBudget(limit=3)
         self.assertEqual([False, False, False, False, True], [budget.note_death(done) for done in (0, 0, 1, 1, 1)])
 
 

@@ -526,7 +526,7 @@ class ExporterTest(unittest.TestCase):
             def _describe(self):
                 return {"status": {"state": "running"}}
 
-        overseer = CutOff(self.run_dir, self.display)
+        overseer = CutOff(types.SimpleNamespace(run_dir=self.run_dir, http=None), self.display)
         self.assertRaises(ZeroDivisionError, overseer.run)
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
         overseer.close()

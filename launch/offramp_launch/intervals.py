@@ -1,4 +1,4 @@
-"""Arithmetic of half-open time intervals (begin, end), in nanoseconds."""
+"""Arithmetic of half-open intervals (begin, end), such as times in nanoseconds and numbers of items."""
 
 
 def union(intervals, begin, end):
