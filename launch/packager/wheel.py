@@ -13,12 +13,8 @@ import tempfile
 from packager import older_symbols, bundled_files
 
 PLATFORM = "manylinux_2_34_x86_64"
-BUILT = ("lib/libofframp.so.1", "lib/libofframp_worker.so", "bin/offramp-consumer")
-PROGRAMS = (
-    "offramp/libofframp.so.1",
-    "offramp/programs/lib/libofframp_worker.so",
-    "offramp/programs/bin/offramp-consumer",
-)
+BUILT = ("lib/libofframp.so", "lib/libofframp_worker.so", "bin/offramp-consumer")
+PROGRAMS = ("libofframp.so.*", "programs/lib/libofframp_worker.so", "programs/bin/offramp-consumer")
 
 
 class CannotBuild(Exception):
@@ -46,10 +42,14 @@ def make(sources, build, into):
 def installed(build, folder):
     """The wheel's folder, with programs that older systems can load."""
     run_tool(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
-    for name in PROGRAMS:
-        run_tool(["strip", str(folder / name)])  # CMake strips only its own targets
-        require_older_symbols(folder / name)
+    for program in programs_of(folder):
+        run_tool(["strip", str(program)])  # CMake strips only its own targets
+        require_older_symbols(program)
     return folder
+
+
+def programs_of(folder):
+    return [next((folder / "offramp").glob(pattern)) for pattern in PROGRAMS]
 
 
 def bundle(contents, folder):
@@ -57,7 +57,7 @@ def bundle(contents, folder):
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)
-    for path in bundled_files.libraries([contents / name for name in PROGRAMS]):
+    for path in bundled_files.libraries(programs_of(contents)):
         shutil.copyfile(path, folder / path.name)
         require_older_symbols(folder / path.name)
         for package, text in bundled_files.license_of(path):

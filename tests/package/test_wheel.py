@@ -17,7 +17,16 @@ import unittest
 import zipfile
 
 from environments import EVERY, MINORS, OWN, Environments, Unavailable, selected_minors, python_of, run, site_of, unpack
-from installed import BUILD, ROOT, VERSION, Installed, clean_environment, contract_of_processors, tests_of_the_package
+from installed import (
+    BUILD,
+    ROOT,
+    SONAME,
+    VERSION,
+    Installed,
+    clean_environment,
+    contract_of_processors,
+    tests_of_the_package,
+)
 
 WORKERS = 2
 MOST_BYTES = 15_000_000
@@ -139,7 +148,7 @@ class Wheel(unittest.TestCase):
         """A copy of the library needs a version that no glibc provides."""
         with zipfile.ZipFile(self.wheel) as archive:
             archive.extractall(self.world / "old")
-        library = self.world / "old" / "offramp" / "libofframp.so.1"
+        library = self.world / "old" / "offramp" / SONAME
         data = library.read_bytes()
         self.assertIn(b"GLIBC_2.34\0", data)
         library.write_bytes(data.replace(b"GLIBC_2.34\0", b"GLIBC_2.94\0"))
