@@ -1,7 +1,9 @@
-"""One version everywhere."""
+"""One version everywhere, and the error of a build without its requirements."""
 
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -10,6 +12,7 @@ from environments import run
 from installed import BUILD, ROOT, SONAME, VERSION, clean_environment, soname_of
 
 PROGRAMS = ("offramp-consumer", "offramp-producer")
+OPTIONS = ("-DOFFRAMP_CUDA=OFF", "-DOFFRAMP_MODELS=OFF", "-DOFFRAMP_TESTS=OFF")
 
 
 class Release(unittest.TestCase):
@@ -28,6 +31,28 @@ class Release(unittest.TestCase):
             self.assertEqual(f"{program} {VERSION}\n", run(BUILD / "bin" / program, "--version"))
         self.assertRegex(run(ROOT / "launch" / "offramp", "--version"), rf"\Aofframp {re.escape(VERSION)}\b")
         self.assertIn(f"\n## {VERSION} ", (ROOT / "CHANGELOG.md").read_text())
+
+    def missing_packages(self, **environment):
+        """The packages that CMake's error tells the user to install."""
+        command = ["cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(self.world / "build"), *OPTIONS]
+        done = subprocess.run(
+            command, env={**clean_environment(), **environment}, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(1, done.returncode, done.stdout + done.stderr)
+        return re.search(r"apt-get install -y --no-install-recommends (.+)", done.stderr)[1].split()
+
+    def test_missing_libraries_are_named(self):
+        missing = self.missing_packages(PKG_CONFIG_LIBDIR="/nowhere")
+        self.assertIn("libzmq3-dev", missing)
+        self.assertNotIn("g++", missing)
+
+    def test_a_missing_compiler_is_named(self):
+        for tool in ("cmake", "ninja"):
+            (self.world / tool).symlink_to(shutil.which(tool))
+        missing = self.missing_packages(PATH=str(self.world), CXX="")
+        self.assertEqual("g++", missing[0])
+        listed = (ROOT / "launch" / "packages-debian.txt").read_text().split()
+        self.assertEqual([], [package for package in missing if package not in listed])
 
 
 if __name__ == "__main__":
