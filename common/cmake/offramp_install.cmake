@@ -8,6 +8,14 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# Packages are reproducible: a build ID would depend on the paths in debug information, which they do not contain.
+foreach(program offramp_shared offramp-consumer offramp_worker)
+    if(TARGET ${program})
+        target_compile_options(${program} PRIVATE ${offramp_reproducible})
+        target_link_options(${program} PRIVATE -Wl,--build-id=none)
+    endif()
+endforeach()
+
 # --- the library: find_package(offramp), pkg-config ------------------------------------------------------------------
 target_include_directories(offramp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/common/abi/include>)

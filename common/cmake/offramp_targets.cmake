@@ -23,6 +23,9 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(--param=ggc-min-heapsize=1048576)
 endif()
 
+# Messages name a source file by its path in the tree, whatever the folder of the tree: packages are reproducible. ccache makes paths relative.
+set(offramp_reproducible -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=../../=)
+
 # offramp_library(NAME SOURCES ... HEADERS ... [PUBLIC targets ...] [PRIVATE targets ...])
 function(offramp_library name)
     cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;PUBLIC;PRIVATE" ${ARGN})
@@ -48,6 +51,7 @@ function(offramp_library name)
     target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS}
                    FILE_SET shown TYPE HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${shown})
     target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE offramp_warnings ${ARG_PRIVATE})
+    target_compile_options(${name} PRIVATE ${offramp_reproducible})
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
     set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})

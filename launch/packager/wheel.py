@@ -6,23 +6,19 @@ systems lack and sets the platform tag.
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
 from packager import older_symbols, bundled_files
+from packager.tools import CannotBuild, run_tool
 
 PLATFORM = "manylinux_2_34_x86_64"
 BUILT = ("lib/libofframp.so", "lib/libofframp_worker.so", "bin/offramp-consumer")
 PROGRAMS = ("libofframp.so.*", "programs/lib/libofframp_worker.so", "programs/bin/offramp-consumer")
 
 
-class CannotBuild(Exception):
-    """The wheel cannot be built; the message is the reason."""
-
-
 def make(sources, build, into):
-    """Returns the wheel's path; a complete wheel replaces an earlier one of the same name. Errors: CannotBuild."""
+    """A complete wheel replaces an earlier one of the same name. Errors: CannotBuild."""
     for name in BUILT:
         if not (build / name).exists():
             raise CannotBuild(f"{build / name} does not exist. Build it first: ./launch/offramp package")
@@ -36,7 +32,6 @@ def make(sources, build, into):
         partial = into / f".{whole.name}.part"
         shutil.copyfile(whole, partial)
         os.replace(partial, into / whole.name)
-        return into / whole.name
 
 
 def installed(build, folder):
@@ -100,11 +95,3 @@ def repaired(packed, libraries, into):
     ]
     run_tool(command, env=environment)
     return next(into.glob("*.whl"))
-
-
-def run_tool(command, **options):
-    """The tool's output. Errors: CannotBuild, with that output, if the tool fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
-    if done.returncode != 0:
-        raise CannotBuild(f"{' '.join(command[:4])} ended with exit code {done.returncode}:\n{done.stdout}")
-    return done.stdout

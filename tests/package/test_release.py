@@ -1,4 +1,4 @@
-"""One version everywhere, and the error of a build without its requirements."""
+"""One version everywhere, packages with the same bytes each time, and the error of a build without its requirements."""
 
 import pathlib
 import re
@@ -10,6 +10,8 @@ import unittest
 
 from environments import run
 from installed import BUILD, ROOT, SONAME, VERSION, clean_environment, soname_of
+from test_deb import MISSING as MISSING_FOR_DEB
+from test_wheel import MISSING as MISSING_FOR_WHEEL
 
 PROGRAMS = ("offramp-consumer", "offramp-producer")
 OPTIONS = ("-DOFFRAMP_CUDA=OFF", "-DOFFRAMP_MODELS=OFF", "-DOFFRAMP_TESTS=OFF")
@@ -31,6 +33,19 @@ class Release(unittest.TestCase):
             self.assertEqual(f"{program} {VERSION}\n", run(BUILD / "bin" / program, "--version"))
         self.assertRegex(run(ROOT / "launch" / "offramp", "--version"), rf"\Aofframp {re.escape(VERSION)}\b")
         self.assertIn(f"\n## {VERSION} ", (ROOT / "CHANGELOG.md").read_text())
+
+    @unittest.skipIf(MISSING_FOR_WHEEL or MISSING_FOR_DEB, f"skipped: missing: {MISSING_FOR_WHEEL + MISSING_FOR_DEB}")
+    def test_packages_have_the_same_bytes_each_time(self):
+        made = []
+        for name in ("first", "second"):
+            run(sys.executable, ROOT / "launch" / "packager", ROOT, BUILD, self.world / name, "wheel", "sdist", "deb")
+            run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=self.world / name)
+            made.append((self.world / name / "SHA256SUMS").read_text())
+        self.assertEqual(made[0], made[1])
+        self.assertEqual(
+            [".deb", ".deb", ".gz", ".whl"],
+            sorted(pathlib.Path(line.split()[1]).suffix for line in made[0].splitlines()),
+        )
 
     def missing_packages(self, **environment):
         """The packages that CMake's error tells the user to install."""
