@@ -20,6 +20,7 @@ endforeach()
 target_include_directories(offramp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/common/abi/include>)
 set_target_properties(offramp_shared PROPERTIES EXPORT_NAME offramp)
+target_compile_features(offramp_shared INTERFACE cxx_std_20)
 # Like the SONAME: another minor version may have another ABI.
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 

@@ -91,6 +91,24 @@ class Deb(unittest.TestCase):
         run("cmake", "--build", self.world / "built")
         self.assertEqual(f"{VERSION}\n", run(self.world / "built" / "own"))
 
+    def test_an_older_standard_is_refused_with_the_reason(self):
+        command = ["c++", "-fsyntax-only", "-x", "c++", f"-I{self.root}/usr/include", "-"]
+        for header, standard, reason in (
+            ("offramp/egress.hpp", 17, "Offramp's C++ headers need C++20"),
+            ("offramp/consumer.hpp", 17, "Offramp's C++ headers need C++20"),
+            ("offramp/consumer.hpp", 20, ""),
+            ("offramp.h", 11, ""),
+        ):
+            done = subprocess.run(
+                [*command, f"-std=c++{standard}"],
+                input=f"#include <{header}>\n",
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            self.assertEqual(not reason, done.returncode == 0, done.stderr)
+            self.assertIn(reason, done.stderr)
+
     @unittest.skipUnless(shutil.which("lintian"), "skipped: no lintian here")
     def test_lintian_finds_no_error(self):
         done = subprocess.run(
