@@ -1,5 +1,5 @@
 # Installed files, by component:
-#   library                the library and all that its users build with: find_package(offramp 1), pkg-config
+#   library                the library and all that its users build with: find_package(offramp), pkg-config
 #   programs               consumers, the command, the Python package
 #   runtime, development   both of them, as Debian packages divide them (offramp, offramp-dev)
 #   wheel                  the folder of a wheel
@@ -8,12 +8,21 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# --- the library: find_package(offramp 1), pkg-config ------------------------------------------------------------------
+# Packages are reproducible: a build ID would depend on the paths in debug information, which they do not contain.
+foreach(program offramp_shared offramp-consumer offramp_worker)
+    if(TARGET ${program})
+        target_compile_options(${program} PRIVATE ${offramp_reproducible})
+        target_link_options(${program} PRIVATE -Wl,--build-id=none)
+    endif()
+endforeach()
+
+# --- the library: find_package(offramp), pkg-config ------------------------------------------------------------------
 target_include_directories(offramp_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/common/abi/include>)
 set_target_properties(offramp_shared PROPERTIES EXPORT_NAME offramp)
-# The ABI's number, not the project's: find_package(offramp 1).
-write_basic_package_version_file(${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake VERSION 1.${PROJECT_VERSION} COMPATIBILITY SameMajorVersion)
+target_compile_features(offramp_shared INTERFACE cxx_std_20)
+# Like the SONAME: another minor version may have another ABI.
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/offrampConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 # offramp_install_library(LIBDIR EXPORT RUNTIME DEVELOPMENT [EXCLUDE_FROM_ALL]): the components that the library, and what one builds with, belong to.
 function(offramp_install_library OFFRAMP_LIBDIR export runtime development)
@@ -82,6 +91,7 @@ endforeach()
 # Its headers are for processors in C and C++ (launch/python/offramp/testing.py); those of Debian are in another package.
 offramp_install_programs(wheel offramp/programs . EXCLUDE_FROM_ALL)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/common/abi/include/ DESTINATION offramp/programs/include COMPONENT wheel EXCLUDE_FROM_ALL)
-install(FILES $<TARGET_FILE:offramp_shared> DESTINATION offramp RENAME libofframp.so.1 COMPONENT wheel EXCLUDE_FROM_ALL)
+install(FILES $<TARGET_FILE:offramp_shared> DESTINATION offramp RENAME $<TARGET_SONAME_FILE_NAME:offramp_shared> COMPONENT wheel
+        EXCLUDE_FROM_ALL)
 
 include(offramp_debian)

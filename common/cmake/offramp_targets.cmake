@@ -1,9 +1,10 @@
 # Warnings, sanitizers, and offramp_library(): one static library a room, whose headers must compile alone.
 
+# In pip's builds (SKBUILD) a warning of a newer compiler is no error.
 add_library(offramp_warnings INTERFACE)
 target_compile_options(offramp_warnings INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Wunused -Woverloaded-virtual
-    -Wconversion -Wdouble-promotion -Wimplicit-fallthrough -Wno-missing-field-initializers -Werror)
+    -Wconversion -Wdouble-promotion -Wimplicit-fallthrough -Wno-missing-field-initializers $<$<NOT:$<BOOL:${SKBUILD}>>:-Werror>)
 target_include_directories(offramp_warnings INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 
 if(OFFRAMP_SANITIZER STREQUAL "address")
@@ -21,6 +22,9 @@ endif()
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(--param=ggc-min-heapsize=1048576)
 endif()
+
+# Messages name a source file by its path in the tree, whatever the folder of the tree: packages are reproducible. ccache makes paths relative.
+set(offramp_reproducible -fmacro-prefix-map=${CMAKE_SOURCE_DIR}/= -fmacro-prefix-map=../../=)
 
 # offramp_library(NAME SOURCES ... HEADERS ... [PUBLIC targets ...] [PRIVATE targets ...])
 function(offramp_library name)
@@ -47,6 +51,7 @@ function(offramp_library name)
     target_sources(${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${ARG_HEADERS}
                    FILE_SET shown TYPE HEADERS BASE_DIRS ${CMAKE_SOURCE_DIR} FILES ${shown})
     target_link_libraries(${name} PUBLIC ${ARG_PUBLIC} PRIVATE offramp_warnings ${ARG_PRIVATE})
+    target_compile_options(${name} PRIVATE ${offramp_reproducible})
     target_include_directories(${name} PUBLIC ${CMAKE_SOURCE_DIR})
     set_target_properties(${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON INTERFACE_HEADER_SETS_TO_VERIFY HEADERS)
     set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})

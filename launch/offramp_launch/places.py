@@ -14,7 +14,6 @@ import sys
 LAUNCHER = pathlib.Path(__file__).resolve().parent
 # Beside an installed launcher: everything that is not Python.
 INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
-LIBRARY = "libofframp.so.1"
 
 
 def here():
@@ -48,8 +47,7 @@ class Places:
         return places
 
     def version(self):
-        """Version of the sources."""
-        return re.findall(r"project\(\S+ VERSION ([0-9.]+)", (self.root / "CMakeLists.txt").read_text())[0]
+        return re.findall(r'__version__ = "([^"]+)"', (self.package / "offramp" / "_version.py").read_text())[0]
 
     def commit(self):
         """The checked-out commit, or OFFRAMP_REVISION for a copy; None where unknown."""
@@ -90,7 +88,7 @@ class Places:
 
     def environment_of_loops(self):
         """Environment of programs that import the package, with the package and library beside this launcher, unless others are named."""
-        library = self.programs().parent / "lib" / LIBRARY
+        library = self.programs().parent / "lib" / "libofframp.so"
         paths = [os.environ.get("PYTHONPATH"), str(self.package)]
         return {
             **({"OFFRAMP_LIBRARY": str(library)} if library.exists() else {}),
@@ -126,9 +124,6 @@ class Installed(Places):
     venv = property(lambda self: pathlib.Path(sys.prefix))
     venv_python = property(lambda self: pathlib.Path(sys.executable))
     package = property(lambda self: LAUNCHER.parent)
-
-    def version(self):
-        return re.findall(r'__version__ = "([^"]+)"', (self.package / "offramp" / "_version.py").read_text())[0]
 
     def commit(self):
         return os.environ.get("OFFRAMP_REVISION")

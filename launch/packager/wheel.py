@@ -6,27 +6,19 @@ systems lack and sets the platform tag.
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 
 from packager import older_symbols, bundled_files
+from packager.tools import CannotBuild, run_tool
 
 PLATFORM = "manylinux_2_34_x86_64"
-BUILT = ("lib/libofframp.so.1", "lib/libofframp_worker.so", "bin/offramp-consumer")
-PROGRAMS = (
-    "offramp/libofframp.so.1",
-    "offramp/programs/lib/libofframp_worker.so",
-    "offramp/programs/bin/offramp-consumer",
-)
-
-
-class CannotBuild(Exception):
-    """The wheel cannot be built; the message is the reason."""
+BUILT = ("lib/libofframp.so", "lib/libofframp_worker.so", "bin/offramp-consumer")
+PROGRAMS = ("libofframp.so.*", "programs/lib/libofframp_worker.so", "programs/bin/offramp-consumer")
 
 
 def make(sources, build, into):
-    """Returns the wheel's path; a complete wheel replaces an earlier one of the same name. Errors: CannotBuild."""
+    """A complete wheel replaces an earlier one of the same name. Errors: CannotBuild."""
     for name in BUILT:
         if not (build / name).exists():
             raise CannotBuild(f"{build / name} does not exist. Build it first: ./launch/offramp package")
@@ -40,16 +32,19 @@ def make(sources, build, into):
         partial = into / f".{whole.name}.part"
         shutil.copyfile(whole, partial)
         os.replace(partial, into / whole.name)
-        return into / whole.name
 
 
 def installed(build, folder):
     """The wheel's folder, with programs that older systems can load."""
     run_tool(["cmake", "--install", str(build), "--component", "wheel", "--strip", "--prefix", str(folder)])
-    for name in PROGRAMS:
-        run_tool(["strip", str(folder / name)])  # CMake strips only its own targets
-        require_older_symbols(folder / name)
+    for program in programs_of(folder):
+        run_tool(["strip", str(program)])  # CMake strips only its own targets
+        require_older_symbols(program)
     return folder
+
+
+def programs_of(folder):
+    return [next((folder / "offramp").glob(pattern)) for pattern in PROGRAMS]
 
 
 def bundle(contents, folder):
@@ -57,7 +52,7 @@ def bundle(contents, folder):
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)
-    for path in bundled_files.libraries([contents / name for name in PROGRAMS]):
+    for path in bundled_files.libraries(programs_of(contents)):
         shutil.copyfile(path, folder / path.name)
         require_older_symbols(folder / path.name)
         for package, text in bundled_files.license_of(path):
@@ -100,11 +95,3 @@ def repaired(packed, libraries, into):
     ]
     run_tool(command, env=environment)
     return next(into.glob("*.whl"))
-
-
-def run_tool(command, **options):
-    """The tool's output. Errors: CannotBuild, with that output, if the tool fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
-    if done.returncode != 0:
-        raise CannotBuild(f"{' '.join(command[:4])} ended with exit code {done.returncode}:\n{done.stdout}")
-    return done.stdout

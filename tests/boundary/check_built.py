@@ -236,7 +236,7 @@ def not_needed(program, forbidden, why):
 
 
 def symbols_of(library, which):
-    """Each symbol's name, kind and the rest: ["offramp_version@@OFFRAMP_1", "T", ...]."""
+    """Each symbol's name, kind and the rest: ["offramp_version", "T", ...]."""
     done = subprocess.run(["nm", "--dynamic", which, "--format=posix", str(library)], capture_output=True, text=True)
     return [line.split() for line in done.stdout.splitlines() if line]
 
@@ -244,8 +244,7 @@ def symbols_of(library, which):
 def check_symbols(library, golden, header):
     """The library exports exactly the golden list, the installed header declares the same, and no call of the library disturbs its host
     process."""
-    # The name of the version is an absolute symbol.
-    exported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--defined-only") if kind != "A"}
+    exported = {symbol for symbol, *_ in symbols_of(library, "--defined-only")}
     if not exported:
         return [f"{library}: nm finds no symbol that it exports"]
     imported = {symbol.partition("@")[0] for symbol, kind, *_ in symbols_of(library, "--undefined-only")}

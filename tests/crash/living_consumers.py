@@ -123,7 +123,7 @@ class RunDirectory:
         environment = {
             **os.environ,
             "PYTHONPATH": f"{ROOT}/launch/python",
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
         }
         if failpoints:
             environment.update(LD_PRELOAD=str(BIN / "tests" / "libofframp_failpoints.so"), OFFRAMP_FAILPOINT=failpoints)

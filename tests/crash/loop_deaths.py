@@ -85,7 +85,7 @@ class LoopCrashRun(CrashRun):
         loop = self.run.folder / "loop.py"
         loop.write_text(textwrap.dedent(self.LOOP))
         self.run.flags += ("--producer", shlex.join([sys.executable, str(loop)]))
-        return {**super().consumers(), "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1")}
+        return {**super().consumers(), "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so")}
 
     def outputs(self):
         return {name: text for name, text in self.run.files().items() if name.endswith(".npy")}

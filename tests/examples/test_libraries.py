@@ -70,7 +70,7 @@ class Delivered(unittest.TestCase):
             "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
             "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
             "OFFRAMP_SKIP_PACKAGES": "1",
-            "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so.1"),
+            "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so"),
             "PYTHONPATH": str(ROOT / "launch" / "python"),
             "HF_HUB_OFFLINE": "1",
             "PYTHONDONTWRITEBYTECODE": "1",

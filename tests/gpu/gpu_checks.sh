@@ -7,7 +7,7 @@
 # libofframp_models.so is in BIN/../lib. BIN is build/release/bin or a copy from another machine (there also with BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
 # SITE: for the part `python`, a folder with the installed wheel, or empty if python3 finds it anyway, as in a venv. Without SITE that part uses the package of
-# the sources with BIN/../lib/libofframp.so.1.
+# the sources with BIN/../lib/libofframp.so.
 # Parts, all by default: contract profiler golden one-channel python memcheck racecheck synccheck kernels. `kernels` checks the
 # kernels that the three parts before it launched, as far as they are named, too.
 # Exit code 1 if any part failed.
@@ -40,7 +40,7 @@ one_channel() { (cd tests/system && python3 -m unittest -v test_one_channel); }
 
 # The Python package: tensors on the GPU, held and released, in as many small parts as in egress_order_cuda; and the CPU tests of outputs.
 python_package() {
-    local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so.1")
+    local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so")
     [[ -z ${SITE+set} ]] || package=(PYTHONPATH="${SITE:+$(cd "$SITE" && pwd):}$PWD")
     (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_holding test_egress test_arrays test_consumer test_cupy)
 }

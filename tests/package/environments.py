@@ -52,9 +52,8 @@ def selected_minors():
 
 
 def run(*command, **options):
-    done = subprocess.run(
-        [str(word) for word in command], capture_output=True, text=True, timeout=300, check=False, **options
-    )
+    options = {"timeout": 300, **options}
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     return done.stdout

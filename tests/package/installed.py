@@ -14,8 +14,9 @@ from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["OFFRAMP_BUILD"])
-# The version in project() of the root CMakeLists.txt, as CMake read it.
-VERSION = re.search(r"^CMAKE_PROJECT_VERSION:STATIC=(.+)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "launch" / "python" / "offramp" / "_version.py").read_text())[1]
+SERIES = VERSION.rpartition(".")[0]
+SONAME = f"libofframp.so.{SERIES}"
 LOOP = """
     import sys, numpy, offramp
 
@@ -41,6 +42,14 @@ for line in sys.stdin:
     for sample in slab["samples"]:
         print(json.dumps({{"slab": slab["number"], "file": {{"sample": sample["sample"], "ending": ".key", "text": sample["key"]}}}}))
     print(json.dumps({{"slab": slab["number"], "done": True}}), flush=True)
+"""
+VERSIONS = """
+    import pathlib, subprocess, offramp
+
+    program = pathlib.Path(offramp.__file__).parent / "programs" / "bin" / "offramp-consumer"
+    print(offramp.__version__, offramp.library_version(), sep="\\n")
+    print(subprocess.run([program, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout, end="")
+    print(offramp._library.library()._name)
 """
 WITH_CONSUMERS = LOOP.replace("run_dir=sys.argv[1]", 'output=sys.argv[1], processor="./post.py:save", consumers=2')
 STARTED = LOOP.replace("run_dir=sys.argv[1]", "")
@@ -79,6 +88,13 @@ def clean_environment():
         if not name.startswith(("OFFRAMP_", "PYTHON", "LD_", "VIRTUAL_ENV"))
     }
     return {**kept, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def soname_of(library):
+    printed = subprocess.run(
+        ["readelf", "--dynamic", str(library)], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    return re.search(r"\(SONAME\).*\[(.+)\]", printed)[1]
 
 
 def contract_of_processors(consumer, python, which="*"):
@@ -195,11 +211,12 @@ class Installed:
         return printed
 
     def require_one_version(self):
-        """The versions of package, library, programs and launcher."""
-        self.case.assertEqual(f"offramp {VERSION}\n", self.call("version"))
-        self.case.assertEqual(
-            f"{VERSION} {VERSION}\n", self.ask("import offramp; print(offramp.__version__, offramp.library_version())")
-        )
+        """The versions of package, library, programs, command and SONAME."""
+        for words in (["version"], ["--version"]):
+            self.case.assertEqual(f"offramp {VERSION}\n", self.call(*words))
+        package, library, program, path = self.ask(VERSIONS).splitlines()
+        self.case.assertEqual((VERSION, VERSION, f"offramp-consumer {VERSION}"), (package, library, program))
+        self.case.assertEqual(SONAME, soname_of(path))
 
     def require_consumers_of_all_kinds(self, minor, *flags):
         """Chains a function, a shared object, a program and a built-in processor. `minor`: the version of the function's interpreter."""

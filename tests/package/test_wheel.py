@@ -17,7 +17,16 @@ import unittest
 import zipfile
 
 from environments import EVERY, MINORS, OWN, Environments, Unavailable, selected_minors, python_of, run, site_of, unpack
-from installed import BUILD, ROOT, VERSION, Installed, clean_environment, contract_of_processors, tests_of_the_package
+from installed import (
+    BUILD,
+    ROOT,
+    SONAME,
+    VERSION,
+    Installed,
+    clean_environment,
+    contract_of_processors,
+    tests_of_the_package,
+)
 
 WORKERS = 2
 MOST_BYTES = 15_000_000
@@ -37,8 +46,8 @@ class Wheel(unittest.TestCase):
         world = tempfile.TemporaryDirectory(prefix="offramp-wheel-test-", dir="/tmp")
         cls.addClassCleanup(world.cleanup)
         cls.world = pathlib.Path(world.name)
-        run(sys.executable, ROOT / "launch" / "packager", ROOT, BUILD, cls.world / "packages")
-        [cls.wheel] = (cls.world / "packages").iterdir()
+        run(sys.executable, ROOT / "launch" / "packager", ROOT, BUILD, cls.world / "packages", "wheel")
+        [cls.wheel] = (cls.world / "packages").glob("*.whl")
         cls.environments = Environments(cls.world, cls.wheel)
         workers = concurrent.futures.ThreadPoolExecutor(WORKERS)
         cls.addClassCleanup(workers.shutdown, cancel_futures=True)
@@ -87,7 +96,7 @@ class Wheel(unittest.TestCase):
             metadata = email.message_from_bytes(archive.read(f"offramp-{VERSION}.dist-info/METADATA"))
             archive.extractall(self.world / "opened")
         self.assertEqual(
-            (VERSION, ">=3.9", ["numpy"]),
+            (VERSION, ">=3.9", ["numpy", 'rich>=13; extra == "top"']),
             (metadata["Version"], metadata["Requires-Python"], metadata.get_all("Requires-Dist")),
         )
         bundled = {name.rpartition("/")[2] for name in names if name.startswith("offramp.libs/")}
@@ -139,7 +148,7 @@ class Wheel(unittest.TestCase):
         """A copy of the library needs a version that no glibc provides."""
         with zipfile.ZipFile(self.wheel) as archive:
             archive.extractall(self.world / "old")
-        library = self.world / "old" / "offramp" / "libofframp.so.1"
+        library = self.world / "old" / "offramp" / SONAME
         data = library.read_bytes()
         self.assertIn(b"GLIBC_2.34\0", data)
         library.write_bytes(data.replace(b"GLIBC_2.34\0", b"GLIBC_2.94\0"))

@@ -223,10 +223,6 @@ class Finding(unittest.TestCase):
         )
         return done.stdout + done.stderr.strip().rpartition("\n")[2]
 
-    def test_the_version_is_the_projects_and_the_librarys(self):
-        version = re.search(r"project\(\S+ VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-        self.assertEqual((version, version), (offramp.__version__, offramp.library_version()))
-
     def test_importing_it_imports_only_the_standard_library(self):
         printed = self.python(
             "import sys, offramp; print([name for name in sys.modules if name.partition('.')[0] in ('numpy', 'torch', 'ml_dtypes')])"
@@ -234,9 +230,9 @@ class Finding(unittest.TestCase):
         self.assertEqual("[]\n", printed)
 
     def test_the_variable_names_the_only_place(self):
-        printed = self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY="/nowhere/libofframp.so.1")
+        printed = self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY="/nowhere/libofframp.so")
         self.assertIn("LibraryNotFound", printed)
-        self.assertIn("/nowhere/libofframp.so.1: cannot open", printed)
+        self.assertIn("/nowhere/libofframp.so: cannot open", printed)
         self.assertIn("set OFFRAMP_LIBRARY", printed)
 
     def test_it_is_found_beside_the_package_and_by_the_loader(self):
@@ -250,7 +246,7 @@ class Finding(unittest.TestCase):
             elsewhere = pathlib.Path(folder, "lib")
             elsewhere.mkdir()
             (elsewhere / _library.NAME).symlink_to(real)
-            self.assertEqual("libofframp.so.1\n", self.python(program, LD_LIBRARY_PATH=str(elsewhere), **site))
+            self.assertEqual(f"{_library.NAME}\n", self.python(program, LD_LIBRARY_PATH=str(elsewhere), **site))
             (copied / _library.NAME).symlink_to(real)
             self.assertEqual(f"{copied / _library.NAME}\n", self.python(program, **site))
 

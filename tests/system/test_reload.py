@@ -101,7 +101,7 @@ class Reload(Hosted):
         run = self.run_of()
         post = self.written(run, "post.py", OLD)
         library = {
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
             "PYTHONPATH": str(ROOT / "launch" / "python"),
         }
         loop = subprocess.Popen(

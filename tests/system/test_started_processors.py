@@ -19,7 +19,7 @@ from tests.support.waiting import WATCHDOG_SECONDS, put_away
 PACKAGE = {
     **os.environ,
     "PYTHONPATH": str(ROOT / "launch" / "python"),
-    "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+    "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
     "OFFRAMP_BIN_DIR": str(BIN),
     "PYTHONDONTWRITEBYTECODE": "1",
 }

@@ -135,7 +135,7 @@ class Traced(Hosted):
     def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):
         run = self.run_of()
         library = {
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so.1"),
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
             "PYTHONPATH": str(ROOT / "launch" / "python"),
         }
         loop = subprocess.Popen(

@@ -148,7 +148,7 @@ class ViewKept(Error, RuntimeError):
 
 
 class LibraryNotFound(Error, ImportError):
-    """libofframp.so.1 is missing or has another version."""
+    """libofframp.so is missing or has another version."""
 
 
 class KeptViewWarning(RuntimeWarning):

@@ -1,4 +1,4 @@
-"""Finds libofframp.so.1, once, when it is first needed."""
+"""Finds libofframp.so, once, when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from offramp import _abi, _validate
 from offramp._errors import BadArgument, LibraryNotFound, error_of
 from offramp._version import __version__
 
-NAME = "libofframp.so.1"
+NAME = f"libofframp.so.{__version__.rpartition('.')[0]}"
 VARIABLE = "OFFRAMP_LIBRARY"
 
 _lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by its own thread

@@ -1,3 +1,3 @@
-"""The version of the package, which is the project's."""
+"""The version of everything: CMake, packages and the launcher read it here."""
 
 __version__ = "0.1.0"

@@ -1,5 +1,9 @@
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Offramp's C++ headers need C++20: compile with -std=c++20 or later, or use the C header offramp.h."
+#endif
+
 #include <offramp.h>
 
 #include <cstring>
