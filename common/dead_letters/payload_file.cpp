@@ -10,6 +10,7 @@
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/json/json_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 

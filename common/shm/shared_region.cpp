@@ -23,6 +23,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {

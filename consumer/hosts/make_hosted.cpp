@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/app/program/own_process.hpp"
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/own_module.hpp"
 #include "consumer/hosts/executable.hpp"

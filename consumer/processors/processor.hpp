@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/app/settings/catalogue_values.hpp"
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/sections/input_settings.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
 #include "common/base/files.hpp"

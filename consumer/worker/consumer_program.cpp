@@ -20,7 +20,7 @@
 #include "common/app/settings/exit_code.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/dead_letters/payload_file.hpp"

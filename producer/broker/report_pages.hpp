@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "producer/broker/broker_report.hpp"
 
 namespace offramp {

@@ -88,7 +88,7 @@ ROOMS_OF_COMMON = {
     "common/transport/": ("base", "shm", "wire"),
     "common/dead_letters/": ("base", "json", "safetensors", "wire"),
     "common/tracing/": ("base", "json", "shm"),
-    "common/app/program/": ("base", "tracing"),
+    "common/app/program/": ("base",),
     "common/app/settings/": ("base", "shm"),
     "common/app/images/": ("base", "json", "app/settings", "wire"),
     "common/app/texts/": ("base", "app/images", "json", "app/settings"),

@@ -111,7 +111,7 @@ class Includes(Project):
         (
             "common/app/program/own_process.cpp",
             '"common/app/settings/run_config.hpp"',
-            "may know app/program, base, tracing of",
+            "may know app/program, base of",
         ),
         (
             "common/app/settings/run_config.cpp",
@@ -173,8 +173,8 @@ class Includes(Project):
         ("producer/runner/kernels/cast.cu", "<ATen/ATen.h>", "producer/runner/models/ only"),
         ("producer/device/device.hpp", "<c10/cuda/CUDAStream.h>", "producer/runner/models/ only"),
         ("producer/broker/broker.cpp", "<zmq.hpp>", "common/transport/ only"),
-        ("consumer/processors/results/finish.cpp", "<sqlite3.h>", "consumer/sinks/sqlite/ only"),
-        ("consumer/processors/results/finish.cpp", "<curl/curl.h>", "consumer/sinks/http/ only"),
+        ("consumer/processors/results/outputs_of_run.cpp", "<sqlite3.h>", "consumer/sinks/sqlite/ only"),
+        ("consumer/processors/results/outputs_of_run.cpp", "<curl/curl.h>", "consumer/sinks/http/ only"),
         ("consumer/sinks/sqlite/sqlite_database.cpp", "<libpq-fe.h>", "consumer/sinks/postgres/ only"),
         ("consumer/sinks/parquet/parquet_library.cpp", "<arrow/api.h>", "parquet_rows_module.cpp only"),
         ("consumer/main.cpp", "<zmq.h>", "common/transport/ only"),

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/source_of_input.hpp"
 

@@ -1,11 +1,8 @@
 #include "common/app/settings/parsed_values.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <utility>
-
-#include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
@@ -13,6 +10,7 @@ namespace {
 constexpr std::size_t kMaxOutputs = 16;
 constexpr std::size_t kMaxSampleDims = 7;
 constexpr std::int64_t kMaxExtent = 65536;
+constexpr std::uint64_t kMostShards = 1'000'000;
 
 // Removes and returns the part before the next `separator`; also removes the separator.
 std::string_view take_part(std::string_view& text, char separator) {
@@ -36,6 +34,14 @@ std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
     return shape;
 }
 
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, number);
+    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+    return number;
+}
+
 }  // namespace
 
 std::optional<OutputShapes> OutputShapes::parse(std::string_view text) {
@@ -49,20 +55,6 @@ std::optional<OutputShapes> OutputShapes::parse(std::string_view text) {
     return shapes;
 }
 
-namespace {
-
-constexpr std::uint64_t kMostShards = 1'000'000;
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-    std::uint64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), end, number);
-    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-    return number;
-}
-
-}  // namespace
-
 std::optional<Shard> Shard::parse(std::string_view text) {
     const std::size_t slash = text.find('/');
     if (slash == std::string_view::npos) return std::nullopt;
@@ -75,56 +67,6 @@ std::optional<Shard> Shard::parse(std::string_view text) {
 Shard::Range Shard::of(std::uint64_t items) const {
     const auto begin_of = [&](std::uint64_t shard) { return items / count * shard + std::min(shard, items % count); };
     return {.begin = begin_of(number - 1), .end = begin_of(number)};
-}
-
-namespace {
-
-constexpr std::array<std::pair<std::string_view, ProcessorSpec::Kind>, 3> kKinds{
-    {{"so:", ProcessorSpec::Kind::SharedObject},
-     {"python:", ProcessorSpec::Kind::Python},
-     {"exec:", ProcessorSpec::Kind::Executable}}};
-
-std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-std::string folder_of(ProcessorSpec::Kind kind, std::string_view what) {
-    std::string folder(kind == ProcessorSpec::Kind::Executable ? file_name(what.substr(0, what.find(' ')))
-                                                               : file_name(what));
-    std::ranges::replace(folder, ':', '-');
-    return folder;
-}
-
-}  // namespace
-
-std::optional<ProcessorSpec> ProcessorSpec::of(std::string_view name) {
-    ProcessorSpec spec;
-    const auto* const kind = std::ranges::find_if(kKinds, [&](const auto& one) { return name.starts_with(one.first); });
-    if (kind != kKinds.end()) {
-        spec.kind = kind->second;
-        spec.what = name.substr(kind->first.size());
-    } else if (name.find(".py:") != std::string_view::npos || name.ends_with(".py")) {
-        spec.kind = Kind::Python;
-        spec.what = name;
-    } else {
-        return std::nullopt;
-    }
-    if (spec.what.empty())
-        throw ConfigError("--processor " + std::string(name) + " has nothing after the colon",
-                          "Give a path or a command there");
-    const auto colon = spec.what.rfind(':');
-    if (spec.kind == Kind::Python && (colon == std::string::npos || colon == 0 || colon + 1 == spec.what.size()))
-        throw ConfigError("--processor " + std::string(name) + " names no function",
-                          "Give FILE.py:FUNCTION, or python:PACKAGE.MODULE:FUNCTION");
-    spec.folder = folder_of(spec.kind, spec.what);
-    if (spec.folder.empty() || spec.folder.front() == '.')
-        throw ConfigError("--processor " + std::string(name) + " names no file",
-                          "Give a file name after the last slash");
-    return spec;
-}
-
-std::string results_folder(const std::string& output, std::string_view name, std::size_t processors) {
-    if (output.empty() || processors < 2) return output;
-    const auto spec = ProcessorSpec::of(name);
-    return output + "/" + (spec ? spec->folder : std::string(name));
 }
 
 }  // namespace offramp

@@ -8,6 +8,7 @@
 
 #include "common/app/settings/error_limit.hpp"
 #include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/sections/result_settings.hpp"
@@ -22,7 +21,7 @@
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/own_run.hpp"
 #include "consumer/sinks/http/http_exchange.hpp"
 
 namespace offramp {
@@ -35,6 +34,14 @@ std::unique_ptr<RunOutput> output_of(const std::string& processor, const Catalog
     // For "auto", takes its one choice that appends to a file.
     const auto entry = std::ranges::find(entries, processor == "auto" ? "mask-png" : processor, &ProcessorEntry::name);
     return entry == entries.end() ? nullptr : entry->run_output(settings);
+}
+
+[[noreturn]] void refuse(const std::string& what, bool resumes) {
+    throw ConfigError(what + " holds the results of an earlier run",
+                      std::string(resumes ? "There is no checkpoint that --resume could continue. Give "
+                                          : "Give --resume to compute missing and new items, ") +
+                          "--overwrite to keep these results under another name and begin anew, or another place "
+                          "(--output, --sink-table)");
 }
 
 }  // namespace
@@ -146,6 +153,43 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
     }
     run.ended = has_ended(std::string_view(text).substr(first.size()));
     return run;
+}
+
+void prepare_run(const RunConfig& config) {
+    if (config.output.empty()) return;
+    remove_leftovers(config.output);
+    const auto previous = read_previous_run(config.output);
+    if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer reports the damage
+    if (previous && config.resume) require_same_processors(*previous, config);
+    if (previous && !config.resume) refuse("--output " + config.output, false);
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        const std::string found = output.look(own);
+        if (!found.empty() && !(config.resume && previous) && !config.overwrite) refuse(found, config.resume);
+    });
+    // Renames only after all outputs were checked: a refused run renames no table.
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        if (!config.overwrite) return;
+        const std::string found = output.look(own);
+        if (!found.empty() && !output.set_aside(own, config.run_id)) refuse(found, config.resume);
+    });
+    forget_own_run(config.output);
+}
+
+void finish_run(const RunConfig& config) {
+    if (!config.output.empty()) remove_leftovers(config.output);
+    for_each_output(config, [](const RunOutput& output, const ResultSettings& own) { output.finish(own); });
+    if (config.output.empty()) return;
+    const auto run = read_previous_run(config.output);
+    const bool is_other_run = run && !config.run_id.empty() && run->run_id != config.run_id;
+    if (is_other_run) return;  // this run has done nothing
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        if (!run)
+            output.put_back(own, config.run_id);
+        else if (run->ended)
+            output.note_end(own);
+        else
+            output.note_broken_off(own);
+    });
 }
 
 }  // namespace offramp

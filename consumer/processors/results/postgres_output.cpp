@@ -12,7 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/shard_results.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {

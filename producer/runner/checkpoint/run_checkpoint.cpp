@@ -17,7 +17,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/sources/source_items.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/app/settings/exit_code.hpp"
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "common/base/items.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/broker/broker_report.hpp"

@@ -13,7 +13,6 @@
 #include "common/app/settings/kept_settings.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/egress/slab_plan.hpp"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/app/images/item_keys.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/output_forms.hpp"

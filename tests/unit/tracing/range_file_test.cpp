@@ -1,4 +1,4 @@
-#include "common/app/program/own_process.hpp"
+#include "common/tracing/range_file.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(TraceFile, WritesTheEventsOfItsLifetimeOnce) {
+TEST(RangeFile, WritesTheEventsOfItsLifetimeOnce) {
     const auto folder = std::filesystem::temp_directory_path() / ("offramp-trace-" + std::to_string(::getpid()));
     { const TraceRange before(TraceName::Map); }
     start_recording(folder.string(), "producer", "async");
