@@ -155,6 +155,8 @@ class Includes(Project):
         ),
         ("producer/broker/broker.cpp", '"producer/runner/models/model.hpp"', "no program"),
         ("producer/broker/broker.cpp", '"producer/recovery/run_recovery.hpp"', "may know broker, ledger, pool"),
+        ("producer/broker/broker.cpp", '"producer/status/status_page.hpp"', "may know broker, ledger, pool"),
+        ("producer/status/status_page.cpp", '"producer/egress/run_status.hpp"', "may know status, ledger, broker"),
         (
             "producer/recovery/run_recovery.cpp",
             '"producer/egress/egress_run.hpp"',

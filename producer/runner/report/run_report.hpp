@@ -13,10 +13,10 @@
 #include "common/base/items.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/report_pages.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
+#include "producer/status/status_page.hpp"
 
 namespace offramp {
 

@@ -1,4 +1,4 @@
-#include "producer/broker/report_pages.hpp"
+#include "producer/status/status_page.hpp"
 
 #include <unistd.h>
 
