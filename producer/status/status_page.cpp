@@ -57,13 +57,11 @@ json histogram_json(const DurationHistogram& histogram) {
     return {{"counts", histogram.counts()}, {"sum", histogram.seconds()}};
 }
 
-// The share of the time between two moments that consumers worked, over all consumers present in between. Work counts
-// when it is finished: with none finished and some under way, the share is unknown (null).
+// The share of the time between two moments that consumers worked, over all consumers present in between.
 json consumer_utilization(const BrokerReport& before, const BrokerReport& now, double seconds) {
     const double busy = busy_seconds(now) - busy_seconds(before);
-    if (busy <= 0 && now.in_flight.samples > 0) return nullptr;
     const double all = seconds * static_cast<double>(std::max<std::size_t>(1, consumers_between(before, now)));
-    return std::clamp(all > 0 ? busy / all : 0, 0.0, 1.0);
+    return known(share_of(busy, all, now.in_flight.samples > 0));
 }
 
 // Slabs by their state.
@@ -175,6 +173,11 @@ json status_page(const BrokerReport& before, const BrokerReport& now, double sec
 }
 
 double per_second(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+std::optional<double> share_of(double busy_seconds, double seconds, bool something_goes_on) {
+    if (busy_seconds <= 0 && something_goes_on) return std::nullopt;
+    return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
+}
 
 double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns) {
     return to_ns > from_ns ? static_cast<double>(to_ns - from_ns) / 1e9 : 0;

@@ -46,6 +46,9 @@ nlohmann::json status_page(const BrokerReport& before, const BrokerReport& now, 
                            const StatusFields& fields);
 
 double per_second(double amount, double seconds);
+// The share of `seconds` that was spent on work. Work counts when it is finished: with none finished and some under
+// way, the share is unknown.
+std::optional<double> share_of(double busy_seconds, double seconds, bool something_goes_on);
 double seconds_between(std::uint64_t from_ns, std::uint64_t to_ns);
 
 // The moments of the last ten seconds: rates over less would show batches of several seconds as zero, then as a jump.

@@ -134,7 +134,7 @@ class Includes(Project):
         (
             "producer/egress/slab_filling.hpp",
             '"producer/ledger/slab_ledger.hpp"',
-            "only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker and recovery",
+            "only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker, status and recovery",
         ),
         (
             "producer/egress/embedded_egress.cpp",

@@ -11,6 +11,7 @@
 #include <map>
 #include <string_view>
 
+#include "common/app/images/jpeg.hpp"
 #include "common/app/images/png_reading.hpp"
 #include "common/base/log.hpp"
 
@@ -95,20 +96,13 @@ std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
     constexpr std::string_view kName = "ICC_PROFILE\0"sv;
     std::map<std::size_t, std::span<const std::byte>> parts;
     std::size_t count = 0;
-    for (std::size_t at = 2; at + 4 <= file.size() && byte_at(file, at) == 0xff && byte_at(file, at + 1) != 0xda;) {
-        if (byte_at(file, at + 1) == 0xff) {  // a fill byte
-            ++at;
-            continue;
-        }
-        const std::size_t length = (byte_at(file, at + 2) << 8U) | byte_at(file, at + 3);
-        if (length < 2 || length > file.size() - at - 2) break;
-        const auto segment = file.subspan(at + 4, length - 2);
-        if (byte_at(file, at + 1) == 0xe2 && has_at(segment, 0, kName) && segment.size() > kName.size() + 2) {
+    for_each_jpeg_segment(file, [&](unsigned type, std::span<const std::byte> segment) {
+        if (type == 0xe2 && has_at(segment, 0, kName) && segment.size() > kName.size() + 2) {
             count = byte_at(segment, kName.size() + 1);
             parts.emplace(byte_at(segment, kName.size()), segment.subspan(kName.size() + 2));
         }
-        at += 2 + length;
-    }
+        return true;
+    });
     if (parts.size() != count || count == 0 || parts.begin()->first != 1 || parts.rbegin()->first != count) return {};
     std::vector<std::byte> profile;
     for (const auto& [number, part] : parts) profile.insert(profile.end(), part.begin(), part.end());
@@ -117,8 +111,7 @@ std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
 
 std::vector<std::byte> webp_profile(std::span<const std::byte> file) {
     for (std::size_t at = 12; at + 8 <= file.size();) {
-        std::size_t length = 0;
-        for (std::size_t i = 4; i-- > 0;) length = (length << 8U) | byte_at(file, at + 4 + i);
+        const std::size_t length = little_endian_at(file, at + 4);
         if (length > file.size() - at - 8) break;
         if (has_at(file, at, "ICCP"sv)) {
             const auto profile = file.subspan(at + 8, length);

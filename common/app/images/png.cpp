@@ -50,12 +50,6 @@ void decode(std::span<const std::byte> file, ImageSize size, PngChannels channel
     warn_of_16_bits(reading.largest);
 }
 
-std::uint32_t number_at(std::span<const std::byte> bytes, std::size_t at) {
-    std::uint32_t number = 0;
-    for (std::size_t i = 0; i < 4; ++i) number = (number << 8U) | std::to_integer<std::uint32_t>(bytes[at + i]);
-    return number;
-}
-
 constexpr std::size_t kColourTypeAt = 25;  // the byte of a PNG's header
 
 }  // namespace
@@ -65,7 +59,7 @@ ImageSize read_png_size(std::span<const std::byte> file, std::uint64_t most_pixe
     if (file.size() < kHeaderEnd) throw UnreadableItem(truncated_png(file.size()));
     const auto* const bytes = reinterpret_cast<const png_byte*>(file.data());
     if (std::memcmp(bytes + 12, "IHDR", 4) != 0) throw UnreadableItem("damaged PNG: it does not begin with its header");
-    const ImageSize size{number_at(file, 16), number_at(file, 20)};
+    const ImageSize size{big_endian_at(file, 16), big_endian_at(file, 20)};
     if (size.pixels() == 0) throw UnreadableItem("damaged PNG: it has no pixels");
     check_pixels(size, most_pixels);
     return size;
@@ -89,7 +83,7 @@ std::vector<std::byte> png_chunk(const PictureBytes& file, std::string_view kind
     constexpr std::uint64_t kSignature = 8, kFront = 8, kChecksum = 4;
     std::array<std::byte, kFront> front{};
     for (std::uint64_t at = kSignature; file.read_at(at, front) == front.size();) {
-        const std::uint32_t bytes = number_at(front, 0);
+        const std::uint32_t bytes = big_endian_at(front, 0);
         if (std::memcmp(front.data() + 4, kind.data(), 4) == 0) {
             std::vector<std::byte> data(std::min<std::size_t>(bytes, most));
             data.resize(file.read_at(at + kFront, data));

@@ -36,13 +36,6 @@ std::optional<double> number_in(const std::string& text) {
     return number;
 }
 
-using Take = bool (*)(DeclaredSetting& setting, const std::string& text);
-
-template <std::string DeclaredSetting::*kMember>
-bool take_text(DeclaredSetting& setting, const std::string& text) {
-    setting.*kMember = text;
-    return !text.empty();
-}
 template <std::vector<std::string> DeclaredSetting::*kMember>
 bool take_names(DeclaredSetting& setting, const std::string& text) {
     setting.*kMember = names_in(text);
@@ -70,25 +63,25 @@ bool take_changes(DeclaredSetting& setting, const std::string& text) {
 }
 
 // All keys except `preset`, whose form depends on the others.
-const std::map<std::string, Take, std::less<>>& keys() {
-    static const std::map<std::string, Take, std::less<>> known{
-        {"flag", take_text<&DeclaredSetting::flag>},
+const KeysOf<DeclaredSetting>& keys() {
+    static const KeysOf<DeclaredSetting> known{
+        {"flag", take_text<DeclaredSetting, &DeclaredSetting::flag>},
         {"kind", take_kind},
-        {"group", take_text<&DeclaredSetting::group>},
-        {"help", take_text<&DeclaredSetting::help>},
-        {"value-name", take_text<&DeclaredSetting::value_name>},
-        {"accepted", take_text<&DeclaredSetting::accepted>},
+        {"group", take_text<DeclaredSetting, &DeclaredSetting::group>},
+        {"help", take_text<DeclaredSetting, &DeclaredSetting::help>},
+        {"value-name", take_text<DeclaredSetting, &DeclaredSetting::value_name>},
+        {"accepted", take_text<DeclaredSetting, &DeclaredSetting::accepted>},
         {"words", take_names<&DeclaredSetting::words>},
         {"least", take_number<&DeclaredSetting::least>},
         {"most", take_number<&DeclaredSetting::most>},
-        {"zero", take_text<&DeclaredSetting::zero>},
+        {"zero", take_text<DeclaredSetting, &DeclaredSetting::zero>},
         {"needed", take_yes_or_no<&DeclaredSetting::needed>},
         {"changes", take_changes},
-        {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
-        {"reads-texts", take_text<&DeclaredSetting::reads_texts>},
+        {"reads-pictures", take_text<DeclaredSetting, &DeclaredSetting::reads_pictures>},
+        {"reads-texts", take_text<DeclaredSetting, &DeclaredSetting::reads_texts>},
         {"advanced", take_yes_or_no<&DeclaredSetting::advanced>},
         {"names-egress", take_yes_or_no<&DeclaredSetting::names_egress>},
-        {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
+        {"memory-per-slab", take_text<DeclaredSetting, &DeclaredSetting::memory_per_slab>}};
     return known;
 }
 
@@ -110,9 +103,7 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
             preset = &entry;
             continue;
         }
-        const auto key = keys().find(entry.key);
-        if (key == keys().end()) fail(entry.line, "'" + entry.key + "' is not a key of a setting");
-        if (!key->second(setting, entry.text)) fail(entry.line, entry.key + " is '" + entry.text + "'");
+        take_entry(setting, keys(), entry, source, "a setting");
     }
     const bool has_kind = std::ranges::find(table.entries, "kind", &TomlEntry::key) != table.entries.end();
     if (setting.flag.empty() || !has_kind || setting.help.empty() || setting.changes.empty())

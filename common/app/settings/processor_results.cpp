@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <initializer_list>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "common/app/settings/declarations.hpp"
@@ -16,8 +14,6 @@
 namespace offramp {
 namespace {
 
-using Take = bool (*)(ProcessorResults& results, const std::string& text);
-
 template <auto kMember, class Value>
 bool take_word(ProcessorResults& results, const std::string& text,
                std::initializer_list<std::pair<std::string_view, Value>> words) {
@@ -27,12 +23,6 @@ bool take_word(ProcessorResults& results, const std::string& text,
             return true;
         }
     return false;
-}
-
-template <std::string ProcessorResults::*kMember>
-bool take_text(ProcessorResults& results, const std::string& text) {
-    results.*kMember = text;
-    return !text.empty();
 }
 
 // True if the text can be part of a file name: files of items are named by a key and an ending, in one folder.
@@ -86,28 +76,27 @@ bool take_settings(ProcessorResults& results, const std::string& text) {
     });
 }
 
-const std::map<std::string, Take, std::less<>>& keys() {
-    static const std::map<std::string, Take, std::less<>> known{{"of", take_text<&ProcessorResults::processor>},
-                                                                {"reads", take_reads},
-                                                                {"looks-at", take_looks_at},
-                                                                {"endings", take_endings},
-                                                                {"names", take_names},
-                                                                {"whole", take_whole},
-                                                                {"table", take_text<&ProcessorResults::table>},
-                                                                {"kept-by", take_kept_by},
-                                                                {"chosen-for", take_chosen_for},
-                                                                {"tiles", take_tiles},
-                                                                {"settings", take_settings}};
+const KeysOf<ProcessorResults>& keys() {
+    static const KeysOf<ProcessorResults> known{{"of", take_text<ProcessorResults, &ProcessorResults::processor>},
+                                                {"reads", take_reads},
+                                                {"looks-at", take_looks_at},
+                                                {"endings", take_endings},
+                                                {"names", take_names},
+                                                {"whole", take_whole},
+                                                {"table", take_text<ProcessorResults, &ProcessorResults::table>},
+                                                {"kept-by", take_kept_by},
+                                                {"chosen-for", take_chosen_for},
+                                                {"tiles", take_tiles},
+                                                {"settings", take_settings}};
     return known;
 }
 
 ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
     ProcessorResults results{.processor = std::string(source.plug_in)};
     for (const TomlEntry& entry : table.entries) {
-        const auto key = keys().find(entry.key);
-        if (key == keys().end()) refuse_declaration(source, entry.line, "'" + entry.key + "' is not a key of results");
-        if (entry.type != TomlType::String || !key->second(results, entry.text))
+        if (entry.type != TomlType::String && keys().contains(entry.key))
             refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
+        take_entry(results, keys(), entry, source, "results");
         if (entry.key == "names" && std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
             refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
     }

@@ -16,6 +16,7 @@
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
@@ -32,11 +33,6 @@ bool is_there(const std::string& path) {
 }
 
 Durability durability_of(const ResultSettings& own) { return own.durable ? Durability::PowerCut : Durability::Process; }
-
-[[noreturn]] void fail_file_exists(const std::string& file) {
-    throw ConfigError(file + " exists and was made by another program, but this run's results go there",
-                      "Move it away, or give another --output");
-}
 
 class MergedSegments : public RunOutput {
   public:
@@ -81,7 +77,7 @@ class MergedSegments : public RunOutput {
     void require_offramp_file(const std::string& file) const {
         std::error_code failure;
         if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_offramp_file(file)))
-            fail_file_exists(file);
+            fail_file_exists(file, "results go");
     }
 
     std::string series_, file_;

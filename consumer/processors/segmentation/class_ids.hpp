@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/numerics/foreground_score.hpp"
+#include "common/wire/output_forms.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_argmax.hpp"
 #include "consumer/processors/segmentation/enlarged_sample.hpp"
@@ -73,7 +74,7 @@ class ClassRuns {
     };
     void add_run(std::uint8_t id, std::uint64_t begin, std::uint64_t end, std::uint32_t height);
 
-    std::array<Reading, kMaxClasses> readings_;
+    std::array<Reading, kMostClassesOfMasks> readings_;
     std::vector<std::uint8_t> columns_;
     std::vector<ClassMask> masks_;
 };

@@ -98,12 +98,6 @@ bool everything_is_published(const RunFacts& facts, const RunStats& now) {
     return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
 }
 
-// Work counts when it is finished: with none finished and some under way, the share is unknown.
-std::optional<double> share_of(double busy_seconds, double seconds, bool something_goes_on) {
-    if (busy_seconds <= 0 && something_goes_on) return std::nullopt;
-    return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
-}
-
 }  // namespace
 
 RunReport::RunReport(std::string run_dir, RunFacts facts) : run_dir_(std::move(run_dir)), facts_(std::move(facts)) {
