@@ -175,9 +175,9 @@ INCLUDE_RULES = [
     (r"", r"common/app/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/app/settings/toml.cpp only"),
     (
         r"producer/egress/",
-        r"producer/egress/(egress_run|egress_run_options|run_listeners|run_directory_lock|run_status)\.",
+        r"producer/egress/(egress_run|run_listeners|run_directory_lock|run_status)\.",
         r"producer/(ledger|broker|status|recovery)/",
-        "of the egress only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker, status and recovery",
+        "of the egress only egress_run, run_listeners, run_directory_lock and run_status know ledger, broker, status and recovery",
     ),
     (
         r"consumer/hosts/",

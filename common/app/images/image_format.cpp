@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "common/app/images/jpeg.hpp"
-#include "common/app/images/png_reading.hpp"
+#include "common/app/images/png.hpp"
 #include "common/base/log.hpp"
 
 namespace offramp {

@@ -11,19 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/bmp.hpp"
 #include "common/app/images/geometry.hpp"
-#include "common/app/images/gif.hpp"
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jpeg.hpp"
 #include "common/app/images/orientation.hpp"
 #include "common/app/images/picture_bytes.hpp"
 #include "common/app/images/png.hpp"
-#include "common/app/images/png_reading.hpp"
 #include "common/app/images/tiff.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 
 #include <webp/decode.h>
 #include <webp/demux.h>

@@ -4,7 +4,7 @@
 
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 
 namespace offramp {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 namespace offramp {
@@ -20,26 +21,25 @@ std::string_view take_part(std::string_view& text, char separator) {
     return part;
 }
 
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+    Number number{};
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, number);
+    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+    return number;
+}
+
 std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
     if (text.empty() || text.back() == 'x') return std::nullopt;
     std::vector<std::int64_t> shape;
     while (!text.empty()) {
         const std::string_view part = take_part(text, 'x');
-        std::int64_t extent = 0;
-        const auto result = std::from_chars(part.data(), part.data() + part.size(), extent);
-        if (result.ec != std::errc() || result.ptr != part.data() + part.size()) return std::nullopt;
-        if (extent < 1 || extent > kMaxExtent || shape.size() == kMaxSampleDims) return std::nullopt;
-        shape.push_back(extent);
+        const auto extent = parse_number<std::int64_t>(part);
+        if (!extent || *extent < 1 || *extent > kMaxExtent || shape.size() == kMaxSampleDims) return std::nullopt;
+        shape.push_back(*extent);
     }
     return shape;
-}
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-    std::uint64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), end, number);
-    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-    return number;
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ std::optional<OutputShapes> OutputShapes::parse(std::string_view text) {
 std::optional<Shard> Shard::parse(std::string_view text) {
     const std::size_t slash = text.find('/');
     if (slash == std::string_view::npos) return std::nullopt;
-    const auto number = parse_number(text.substr(0, slash));
-    const auto count = parse_number(text.substr(slash + 1));
+    const auto number = parse_number<std::uint64_t>(text.substr(0, slash));
+    const auto count = parse_number<std::uint64_t>(text.substr(slash + 1));
     if (!number || !count || *number < 1 || *number > *count || *count > kMostShards) return std::nullopt;
     return Shard{.number = *number, .count = *count};
 }
@@ -67,6 +67,24 @@ std::optional<Shard> Shard::parse(std::string_view text) {
 Shard::Range Shard::of(std::uint64_t items) const {
     const auto begin_of = [&](std::uint64_t shard) { return items / count * shard + std::min(shard, items % count); };
     return {.begin = begin_of(number - 1), .end = begin_of(number)};
+}
+
+std::optional<ErrorLimit> ErrorLimit::parse(std::string_view text) {
+    if (!text.ends_with('%')) {
+        const auto count = parse_number<std::uint64_t>(text);
+        if (!count) return std::nullopt;
+        return ErrorLimit(*count, -1);
+    }
+    text.remove_suffix(1);
+    const auto percent = parse_number<double>(text);
+    if (!percent || !(*percent >= 0 && *percent <= 100)) return std::nullopt;
+    return ErrorLimit(0, *percent);
+}
+
+std::uint64_t ErrorLimit::allowed(std::uint64_t items) const {
+    if (percent_ < 0) return count_;
+    // Divide last: 0.29 * 100 is more than 29, but 29 * 100 / 100 is not.
+    return static_cast<std::uint64_t>(std::ceil(percent_ * static_cast<double>(items) / 100));
 }
 
 }  // namespace offramp

@@ -8,7 +8,7 @@
 
 #include "common/app/settings/declarations.hpp"
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -52,7 +52,7 @@ bool take_looks_at(ProcessorResults& results, const std::string& text) {
         results, text, {{"pictures", LooksAt::Pictures}, {"items", LooksAt::Items}});
 }
 
-bool take_names(ProcessorResults& results, const std::string& text) {
+bool take_file_names(ProcessorResults& results, const std::string& text) {
     return take_word<&ProcessorResults::names, FileNames>(
         results, text, {{"key", FileNames::Key}, {"key-output", FileNames::KeyAndOutput}});
 }
@@ -76,12 +76,12 @@ bool take_settings(ProcessorResults& results, const std::string& text) {
     });
 }
 
-const KeysOf<ProcessorResults>& keys() {
+const KeysOf<ProcessorResults>& keys_of_results() {
     static const KeysOf<ProcessorResults> known{{"of", take_text<ProcessorResults, &ProcessorResults::processor>},
                                                 {"reads", take_reads},
                                                 {"looks-at", take_looks_at},
                                                 {"endings", take_endings},
-                                                {"names", take_names},
+                                                {"names", take_file_names},
                                                 {"whole", take_whole},
                                                 {"table", take_text<ProcessorResults, &ProcessorResults::table>},
                                                 {"kept-by", take_kept_by},
@@ -91,12 +91,12 @@ const KeysOf<ProcessorResults>& keys() {
     return known;
 }
 
-ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
+ProcessorResults read_table(const TomlTable& table, const CatalogueSource& source) {
     ProcessorResults results{.processor = std::string(source.plug_in)};
     for (const TomlEntry& entry : table.entries) {
-        if (entry.type != TomlType::String && keys().contains(entry.key))
+        if (entry.type != TomlType::String && keys_of_results().contains(entry.key))
             refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
-        take_entry(results, keys(), entry, source, "results");
+        take_entry(results, keys_of_results(), entry, source, "results");
         if (entry.key == "names" && std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
             refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
     }
@@ -143,7 +143,7 @@ std::string folder_of(ProcessorSpec::Kind kind, std::string_view what) {
 
 std::optional<ProcessorResults> read_results(const CatalogueSource& source) {
     const TomlDocument document = declarations_of(source);
-    return document.single ? std::optional(read_one(*document.single, source)) : std::nullopt;
+    return document.single ? std::optional(read_table(*document.single, source)) : std::nullopt;
 }
 
 std::span<const ProcessorResults> ProcessorResults::all() {

@@ -1,7 +1,11 @@
 #include "common/app/settings/run_config.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "common/app/settings/given_values.hpp"
 #include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/setting_group.hpp"
+#include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -47,6 +51,11 @@ void apply_article(RunConfig& config) {
 // sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 
+std::string as_toml(const SettingValue& value) {
+    const auto* const text = std::get_if<std::string>(&value);
+    return text != nullptr ? quote_toml(*text) : to_text(value);
+}
+
 }  // namespace
 
 std::vector<std::string> profile_names() { return {"default", "article", "embeddings"}; }
@@ -59,6 +68,27 @@ void apply_profile(const std::string& name, RunConfig& config) {
         apply_embeddings(config);
     else
         expect(name == "default", "a profile of profile_names()");
+}
+
+std::string to_toml(const RunConfig& config) {
+    std::string text;
+    std::string group;
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        if (setting.group != group) text += (text.empty() ? "# " : "\n# ") + setting.group + "\n";
+        group = setting.group;
+        text += setting.flag + " = " + as_toml(setting.get(config)) + "\n";
+    }
+    return text;
+}
+
+std::string to_json(const RunConfig& config) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        std::visit([&](const auto& value) { object[setting.flag] = value; }, setting.get(config));
+    }
+    return object.dump(2);
 }
 
 }  // namespace offramp

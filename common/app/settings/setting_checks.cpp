@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/settings/error_limit.hpp"
 #include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"

@@ -13,7 +13,7 @@
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/settings/setting_checks.hpp"
 #include "common/base/error.hpp"
 #include "common/base/held_folder.hpp"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
 namespace offramp {

@@ -45,7 +45,7 @@ SystemError cannot_write_in(const std::string& path, int problem) {
                        ErrorKind::CannotWrite);
 }
 
-// A line of the checkpoint, in the form of producer/runner/checkpoint/sealed_line.cpp. `body`: without its opening
+// A line of the checkpoint, in the form of producer/runner/checkpoint/checkpoint_file.cpp. `body`: without its opening
 // brace.
 std::string sealed(const std::string& body) {
     return fmt::format("{{\"xxh3\":\"{:016x}\",{}\n", XXH3_64bits(body.data(), body.size()), body);

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/processors/processor.hpp"

@@ -1,4 +1,4 @@
-#include "consumer/sinks/parquet/parquet_library.hpp"
+#include "consumer/sinks/parquet/parquet_module.hpp"
 
 #include <span>
 #include <string>

@@ -11,7 +11,7 @@
 
 #include "common/app/images/item_keys.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/model_choice.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/app/program/own_process.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/app/settings/effects.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"

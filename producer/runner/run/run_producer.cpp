@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/file_list.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/app/program/own_process.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"

@@ -9,8 +9,8 @@
 
 #include "common/app/images/item_keys.hpp"
 #include "common/app/images/picture_list.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/settings/setting_checks.hpp"
-#include "common/app/settings/source_of_input.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
