@@ -5,7 +5,7 @@
 
 namespace offramp {
 
-// What to do when the system has no disk space, memory, thread or process left. Thread: any.
+// Fixes for a lack of disk space, memory, threads or processes. Thread: any.
 
 // The fix for a file that could not be written for lack of space: a full file system (ENOSPC), an exhausted quota
 // (EDQUOT), or a limit on the size of files (EFBIG; SIGXFSZ is ignored). For any other errno, `otherwise`. One sentence

@@ -242,23 +242,6 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     return retry_payload(payload, output.guard(*processor, *given));
 }
 
-}  // namespace
-
-ProcessorMaking own_processors(const offramp_processor* python) {
-    const MakeHosted hosted = [python](const ProcessorSpec& spec, const ProcessorOptions& options) {
-        return make_hosted(spec, options, python);
-    };
-    return {.make = [hosted](const RunConfig& config) { return make_processor(config.processor, config, &hosted); },
-            .python = python};
-}
-
-int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
-    put_remedies(flag_remedy);
-    return exit_code_of([&] { return run_command(argc, argv, making); });
-}
-
-namespace {
-
 class InPlace final : public SlabProcessor {
   public:
     InPlace(SlabProcessor& processor, HeldOutput& output) : processor_(processor), output_(output) {}
@@ -280,6 +263,19 @@ void hold_if_there(HeldOutput& output, const std::string& folder, const std::str
 }
 
 }  // namespace
+
+ProcessorMaking own_processors(const offramp_processor* python) {
+    const MakeHosted hosted = [python](const ProcessorSpec& spec, const ProcessorOptions& options) {
+        return make_hosted(spec, options, python);
+    };
+    return {.make = [hosted](const RunConfig& config) { return make_processor(config.processor, config, &hosted); },
+            .python = python};
+}
+
+int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
+    put_remedies(flag_remedy);
+    return exit_code_of([&] { return run_command(argc, argv, making); });
+}
 
 OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
     if (config.output.empty()) return;

@@ -14,7 +14,7 @@ import subprocess
 from offramp_launch.arguments import refuse
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.installed import glibc_problem, numpy_remedy
-from offramp_launch.setup.packages import missing_packages
+from offramp_launch.setup.environment import missing_packages
 from offramp_launch.setup.steps import can_be_set_up
 
 SMALLEST_SHM = 1 << 30

@@ -30,6 +30,8 @@ GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& se
     return read_file(path, settings);
 }
 
+std::string shown(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
+
 }  // namespace
 
 RunConfig for_any_folder(RunConfig config) {
@@ -92,12 +94,6 @@ std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv
     for (const Setting& setting : settings) apply(setting, *given, config);
     return config;
 }
-
-namespace {
-
-std::string shown(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
-
-}  // namespace
 
 SlabWork SlabWork::of(const RunConfig& config) {
     SlabWork work;

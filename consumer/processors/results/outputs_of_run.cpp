@@ -44,25 +44,6 @@ std::unique_ptr<RunOutput> output_of(const std::string& processor, const Catalog
                           "(--output, --sink-table)");
 }
 
-}  // namespace
-
-void for_each_output(const RunConfig& config,
-                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
-    for (const ResultSettings& own : own_results(config))
-        if (const auto output = output_of(own.processor, config.catalogue)) work(*output, own);
-}
-
-void require_same_processors(const PreviousRun& previous, const ResultSettings& config) {
-    if (std::ranges::is_permutation(previous.processors, config.processors())) return;
-    std::string names;
-    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
-    throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
-                          " of --processor " + names + ", and this run has --processor " + config.processor,
-                      "Name the same processors, or give this run another --output");
-}
-
-namespace {
-
 void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
     if (ProcessorSpec::of(name)) return;
     std::vector<std::string> known(made_besides.begin(), made_besides.end());
@@ -86,21 +67,6 @@ void require_addresses(const std::string& processor, const CatalogueValues& valu
             read_http_headers(values.text(setting.flag));
     }
 }
-
-}  // namespace
-
-void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
-    if (config.processor == "auto") return;
-    for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
-        require_addresses(own.processor, config.catalogue);
-        if (!tables_of(own).empty() && !own.has_database())
-            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
-                              "Give the database: --sink postgres://USER@HOST/DATABASE");
-    }
-}
-
-namespace {
 
 // The form in which producer/runner/checkpoint/checkpoint_file.cpp writes them.
 constexpr std::string_view kEndedLine = "\"ended\":true}";
@@ -130,6 +96,32 @@ bool has_ended(std::string_view text) {
 }
 
 }  // namespace
+
+void for_each_output(const RunConfig& config,
+                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
+    for (const ResultSettings& own : own_results(config))
+        if (const auto output = output_of(own.processor, config.catalogue)) work(*output, own);
+}
+
+void require_same_processors(const PreviousRun& previous, const ResultSettings& config) {
+    if (std::ranges::is_permutation(previous.processors, config.processors())) return;
+    std::string names;
+    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
+    throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
+                          " of --processor " + names + ", and this run has --processor " + config.processor,
+                      "Name the same processors, or give this run another --output");
+}
+
+void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
+    if (config.processor == "auto") return;
+    for (const std::string& name : config.processors()) require_known(name, made_besides);
+    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
+        require_addresses(own.processor, config.catalogue);
+        if (!tables_of(own).empty() && !own.has_database())
+            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
+                              "Give the database: --sink postgres://USER@HOST/DATABASE");
+    }
+}
 
 bool has_checkpoint(const std::string& output) {
     struct stat facts {};

@@ -130,33 +130,6 @@ class SharedDatabase final : public RunOutput {
     std::string name_;
 };
 
-}  // namespace
-
-std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
-                                           IsOfframpFile is_offramp_file) {
-    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_offramp_file);
-}
-
-std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line) {
-    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), has_first_line);
-}
-
-std::unique_ptr<RunOutput> records_of_others() {
-    return merged_lines(std::string(kOthersRecords), std::string(kOthersRecordsFile),
-                        [](std::string_view line) { return line.starts_with(kJsonLine); });
-}
-
-std::unique_ptr<RunOutput> shared_database(std::string name) {
-    return std::make_unique<SharedDatabase>(std::move(name));
-}
-
-void remove_leftovers(const std::string& folder) {
-    const std::size_t removed = remove_stale_temporaries(folder);
-    if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 constexpr std::size_t kNamesShown = 3;
@@ -263,6 +236,29 @@ class TileCanvases final : public RunOutput {
 };
 
 }  // namespace
+
+std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
+                                           IsOfframpFile is_offramp_file) {
+    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_offramp_file);
+}
+
+std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line) {
+    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), has_first_line);
+}
+
+std::unique_ptr<RunOutput> records_of_others() {
+    return merged_lines(std::string(kOthersRecords), std::string(kOthersRecordsFile),
+                        [](std::string_view line) { return line.starts_with(kJsonLine); });
+}
+
+std::unique_ptr<RunOutput> shared_database(std::string name) {
+    return std::make_unique<SharedDatabase>(std::move(name));
+}
+
+void remove_leftovers(const std::string& folder) {
+    const std::size_t removed = remove_stale_temporaries(folder);
+    if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
+}
 
 std::unique_ptr<RunOutput> tile_canvases() { return std::make_unique<TileCanvases>(); }
 

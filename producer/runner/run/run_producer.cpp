@@ -162,27 +162,6 @@ void say(const ProducerProgram& program, const std::string& text) {
         spdlog::critical("{}", text);
 }
 
-}  // namespace
-
-int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
-    put_remedies(flag_remedy);
-    try {
-        try {
-            return run(argc, argv, program);
-        } catch (...) {
-            std::rethrow_exception(with_limits_named(std::current_exception()));
-        }
-    } catch (const Error& problem) {
-        say(program, problem.what());
-        return to_int(problem.kind());
-    } catch (const std::exception& problem) {
-        say(program, std::string("unexpected: ") + problem.what());
-        return to_int(ErrorKind::Internal);
-    }
-}
-
-namespace {
-
 // A source counts and names its items independently of the model's input: these values replace it.
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
@@ -240,6 +219,23 @@ std::uint64_t number_of(std::string_view text) {
 }
 
 }  // namespace
+
+int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
+    put_remedies(flag_remedy);
+    try {
+        try {
+            return run(argc, argv, program);
+        } catch (...) {
+            std::rethrow_exception(with_limits_named(std::current_exception()));
+        }
+    } catch (const Error& problem) {
+        say(program, problem.what());
+        return to_int(problem.kind());
+    } catch (const std::exception& problem) {
+        say(program, std::string("unexpected: ") + problem.what());
+        return to_int(ErrorKind::Internal);
+    }
+}
 
 std::string job_facts(const RunConfig& config, const std::string& list) {
     RunConfig whole = config;

@@ -31,6 +31,7 @@ from offramp_launch.watching.counters import BusySeconds, added, counters_of, gr
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.exporter import StatusExporter
 from offramp_launch.watching.metrics import families_of
+from offramp_launch.watching.server import Connections
 from offramp_launch.watching.timestamps import seconds_of
 
 HERE = pathlib.Path(__file__).resolve().parent
