@@ -200,6 +200,19 @@ void look_along(const std::string& mount, std::string path, const CgroupFiles& f
     }
 }
 
+bip::mapped_region mapped_to_write(const bip::shared_memory_object& object, const std::string& name,
+                                   std::size_t bytes) {
+    bip::mapped_region region;
+    try {
+        region = bip::mapped_region(object, bip::read_write, 0, bytes);
+    } catch (const bip::interprocess_exception& problem) {
+        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
+    }
+    keep_private(region, name);
+    ask_for_huge_pages(region);
+    return region;
+}
+
 }  // namespace
 
 // Owns the name until keep_name() or removal.
@@ -250,13 +263,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
         set_size(handle, name, bytes);
     else
         reserve(handle, name, bytes);
-    try {
-        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
-    } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
-    }
-    keep_private(state->region, name);
-    ask_for_huge_pages(state->region);
+    state->region = mapped_to_write(object, name, bytes);
     return SharedRegion(std::move(state));
 }
 
@@ -278,13 +285,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
                             "Take it over with the options or settings that the run was begun with");
     auto state = std::make_unique<State>(name, found);
     state->owns_name = false;
-    try {
-        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
-    } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
-    }
-    keep_private(state->region, name);
-    ask_for_huge_pages(state->region);
+    state->region = mapped_to_write(object, name, bytes);
     return SharedRegion(std::move(state));
 }
 
