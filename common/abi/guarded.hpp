@@ -49,4 +49,8 @@ inline constexpr double kMostSeconds = 1e9;
 
 inline std::string text_or(const char* text, const char* otherwise) { return text == nullptr ? otherwise : text; }
 
+// Sends the library's log to the file that OFFRAMP_LOG names, or nowhere: the terminal belongs to the program. Takes
+// effect once per process.
+void quiet_log();
+
 }  // namespace offramp::abi

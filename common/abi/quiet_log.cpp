@@ -1,4 +1,4 @@
-#include "common/abi/quiet_log.hpp"
+#include "common/abi/guarded.hpp"
 
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/null_sink.h>

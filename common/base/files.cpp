@@ -28,6 +28,10 @@ UniqueFd make_temporary(const std::string& path, mode_t mode) {
     return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode));
 }
 
+[[noreturn]] void refuse(const char* what, int errno_value) {
+    throw Error(ErrorKind::NoInput, std::string(what) + ": " + std::strerror(errno_value));
+}
+
 }  // namespace
 
 void write_all(int fd, std::span<const std::byte> bytes, const WriteFailure& failure) {
@@ -109,14 +113,6 @@ void WholeFile::flush_name() {
     // EINVAL: the file system cannot flush a folder, and there is no alternative.
     if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL)) throw failure_(errno);
 }
-
-namespace {
-
-[[noreturn]] void refuse(const char* what, int errno_value) {
-    throw Error(ErrorKind::NoInput, std::string(what) + ": " + std::strerror(errno_value));
-}
-
-}  // namespace
 
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     const int open_errno = errno;

@@ -11,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 
 namespace offramp {
 namespace {

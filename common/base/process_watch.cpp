@@ -30,6 +30,11 @@ UniqueFd open_pidfd(std::uint64_t pid) {
     return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0)));
 }
 
+bool has_event(int fd, int wanted, int seen) {
+    pollfd entry{fd, static_cast<short>(wanted), 0};
+    return fd >= 0 && ::poll(&entry, 1, 0) == 1 && (entry.revents & seen) != 0;
+}
+
 }  // namespace
 
 std::optional<WatchedProcess> watch_process(std::uint64_t pid) {
@@ -76,15 +81,6 @@ bool process_exists(std::uint64_t pid) {
     const UniqueFd pidfd = open_pidfd(pid);
     return pidfd ? !has_input(pidfd.get()) : errno != ESRCH;
 }
-
-namespace {
-
-bool has_event(int fd, int wanted, int seen) {
-    pollfd entry{fd, static_cast<short>(wanted), 0};
-    return fd >= 0 && ::poll(&entry, 1, 0) == 1 && (entry.revents & seen) != 0;
-}
-
-}  // namespace
 
 bool has_input(int fd) { return has_event(fd, POLLIN, POLLIN | POLLHUP); }
 

@@ -80,34 +80,6 @@ void push(TraceName name, const std::uint64_t* batch) noexcept {
     nvtxDomainRangePushEx(registry().domain, &attributes);
 }
 
-}  // namespace
-
-TraceRange::TraceRange(TraceName name) noexcept : name_(name), began_ns_(recording() ? now_ns() : 0) {
-    push(name, nullptr);
-}
-
-TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept
-    : name_(name), batch_(batch), began_ns_(recording() ? now_ns() : 0) {
-    push(name, &batch);
-}
-
-TraceRange::~TraceRange() {
-    nvtxDomainRangePop(registry().domain);
-    if (began_ns_ != 0)
-        record_range(kLooks[static_cast<std::size_t>(name_)].recorded_name, batch_, began_ns_, now_ns());
-}
-
-void name_this_thread(const char* name) noexcept {
-    registry();  // NVTX sets itself up at its first call, and two first calls race
-    std::array<char, 16> kept{};
-    std::snprintf(kept.data(), kept.size(), "%s", name);
-    pthread_setname_np(pthread_self(), kept.data());
-    nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
-    set_recording_lane(name);
-}
-
-namespace {
-
 // Growing the vector blocks threads, which would be visible in the recording.
 constexpr std::size_t kRoomAtOnce = std::size_t{1} << 18;  // 15 MB; unused pages are not touched
 
@@ -201,6 +173,30 @@ void keep(const Lane* lane, const char* name, std::uint64_t batch, std::uint64_t
 }
 
 }  // namespace
+
+TraceRange::TraceRange(TraceName name) noexcept : name_(name), began_ns_(recording() ? now_ns() : 0) {
+    push(name, nullptr);
+}
+
+TraceRange::TraceRange(TraceName name, std::uint64_t batch) noexcept
+    : name_(name), batch_(batch), began_ns_(recording() ? now_ns() : 0) {
+    push(name, &batch);
+}
+
+TraceRange::~TraceRange() {
+    nvtxDomainRangePop(registry().domain);
+    if (began_ns_ != 0)
+        record_range(kLooks[static_cast<std::size_t>(name_)].recorded_name, batch_, began_ns_, now_ns());
+}
+
+void name_this_thread(const char* name) noexcept {
+    registry();  // NVTX sets itself up at its first call, and two first calls race
+    std::array<char, 16> kept{};
+    std::snprintf(kept.data(), kept.size(), "%s", name);
+    pthread_setname_np(pthread_self(), kept.data());
+    nvtxNameOsThreadA(static_cast<std::uint32_t>(::syscall(SYS_gettid)), name);
+    set_recording_lane(name);
+}
 
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted) {
     static const int problem = ::pthread_atfork(lock_recording, unlock_recording, end_recording_in_the_child);

@@ -13,7 +13,7 @@ namespace offramp {
 // NVTX ranges in the domain "offramp". Names are registered once, so that capture ranges can match them. Without a
 // profiler, a range costs a few nanoseconds. Names and colours down to ProcessOutput follow the article "Optimizing
 // Data Transfer in Batched AI/ML Inference Workloads" (2026). The same ranges can be recorded without a profiler: see
-// RecordedRange.
+// keep_ranges().
 //
 //   the model's thread   Batch i ─┬─ get batch    what the loop waits for its input
 //                                 ├─ compute
@@ -55,15 +55,8 @@ class TraceRange {
 // Names the calling thread, for profilers and for ps -L. The kernel keeps at most 15 characters.
 void name_this_thread(const char* name) noexcept;
 
-// Records this process's time ranges in memory, for pictures and tables of a run without a profiler (common/tracing).
-// It is process-wide, like NVTX, and marks the same places. It is on from keep_ranges() to take_ranges(). While it is
-// off, a range costs one relaxed load. While it is on, a range costs a lock and a few words of memory, or a few loads
-// once the recording is full.
-//
-// A forked child begins with an empty recording, switched off. The recording outlives static objects.
-//
-// Times are CLOCK_MONOTONIC in nanoseconds. A lane is a thread's name, or a queue of the device.
-// Thread: any.
+// A time range as recorded: times are CLOCK_MONOTONIC in nanoseconds, and the lane is a thread's name, or a queue of
+// the device.
 struct RecordedRange {
     std::array<char, 16> lane;
     const char* name;
@@ -84,8 +77,13 @@ struct RangesWanted {
     std::uint64_t from_ns = 0, until_ns = std::numeric_limits<std::uint64_t>::max();
 };
 
-// Switches recording on. Returns false, and changes nothing, if it is already on. `main_lane`: the main thread's name.
-// Errors: SystemError if the fork handler cannot be installed.
+// Records this process's time ranges in memory until take_ranges(), for pictures and tables of a run without a profiler
+// (common/tracing). The recording is process-wide, like NVTX, and marks the same places. While it is off, a range costs
+// one relaxed load. While it is on, a range costs a lock and a few words of memory, or a few loads once the recording
+// is full. A forked child begins with an empty recording, switched off. The recording outlives static objects.
+//
+// Returns false, and changes nothing, if it is already on. `main_lane`: the main thread's name. Thread: any. Errors:
+// SystemError if the fork handler cannot be installed.
 bool keep_ranges(std::string_view main_lane, const RangesWanted& wanted = {});
 bool recording() noexcept;
 // Switches recording off and returns the ranges; nothing if it is off.

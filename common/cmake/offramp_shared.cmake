@@ -1,7 +1,7 @@
 # libofframp.so: both doors over the C ABI, linked from the rooms' archives, of which it shows the ABI alone (offramp.map). Two files are compiled for it:
 # the log, so that a program may use any spdlog, and the effect of a broken contract in the host's process, which the linker finds before the room's.
 set(shared_rooms offramp_abi offramp_base offramp_wire offramp_shm offramp_transport offramp_json offramp_safetensors offramp_dead_letters
-    offramp_device offramp_ledger offramp_pool offramp_broker offramp_recovery offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
+    offramp_device offramp_ledger offramp_pool offramp_broker offramp_status offramp_recovery offramp_egress offramp_egress_run offramp_egress_abi offramp_consumer_session
     offramp_consumer_abi)
 # As a shared library's sources are compiled: a call within a file may be inlined, since no other definition can replace it.
 set_target_properties(${shared_rooms} PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -168,6 +168,10 @@ bool anything_left(const RunNames& names) {
                       ErrorKind::NoSuchRun);
 }
 
+constexpr std::chrono::milliseconds kTurnLookEvery{5};
+
+std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
+
 }  // namespace
 
 std::string RunNames::lock() const { return object_name(*this, "lock"); }
@@ -265,14 +269,6 @@ bool sweep_run(const RunNames& names, std::chrono::milliseconds patience) {
         return false;
     }
 }
-
-namespace {
-
-constexpr std::chrono::milliseconds kTurnLookEvery{5};
-
-std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
-
-}  // namespace
 
 RunLockFile::RunLockFile(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {
     struct stat opened = {};

@@ -23,6 +23,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/unique_fd.hpp"
 
 namespace offramp {
@@ -141,6 +142,77 @@ bip::shared_memory_object open_object(const std::string& name, bip::mode_t mode)
     }
 }
 
+#ifdef MADV_POPULATE_WRITE
+constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
+#else
+constexpr int kPopulateWrite = 23;     // C libraries older than the kernel do not define it
+#endif
+
+// The number in a control file; nothing for "max", another text, or a missing file.
+std::optional<std::uint64_t> read_number(const std::string& file) {
+    std::ifstream in(file);
+    std::string word;
+    if (!(in >> word)) return std::nullopt;
+    std::uint64_t value = 0;
+    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (problem != std::errc{} || end != word.data() + word.size()) return std::nullopt;
+    return value;
+}
+
+std::uint64_t file_cache_bytes(const std::string& stat_file, std::string_view prefix) {
+    std::ifstream in(stat_file);
+    std::string key;
+    std::uint64_t value = 0;
+    std::uint64_t sum = 0;
+    while (in >> key >> value) {
+        if (key == std::string(prefix) + "active_file" || key == std::string(prefix) + "inactive_file") sum += value;
+    }
+    return sum;
+}
+
+struct CgroupFiles {
+    const char* limit;
+    const char* usage;
+    const char* stat_prefix;
+};
+constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
+constexpr CgroupFiles kVersion2{"memory.max", "memory.current", ""};
+// Version 1 represents "no limit" by the largest number of whole pages.
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
+
+// In a container, the mount may show only its own subtree, while the membership names the host's path. So every
+// ancestor is checked, down to the mount itself, and missing ones are skipped.
+void look_along(const std::string& mount, std::string path, const CgroupFiles& files,
+                std::optional<MemoryRoom>& tightest) {
+    while (true) {
+        const std::string folder = mount + (path == "/" ? "" : path);
+        const auto limit = read_number(folder + "/" + files.limit);
+        const auto usage = read_number(folder + "/" + files.usage);
+        if (limit && usage && *limit < kNoLimit) {
+            const std::uint64_t cache = file_cache_bytes(folder + "/memory.stat", files.stat_prefix);
+            const std::uint64_t needed = *usage - std::min(*usage, cache);
+            const std::uint64_t room = *limit - std::min(*limit, needed);
+            if (!tightest || room < tightest->free_bytes) tightest = MemoryRoom{room, folder + "/" + files.limit};
+        }
+        if (path.empty() || path == "/") return;
+        const auto slash = path.rfind('/');
+        path.resize(slash == std::string::npos ? 0 : slash);
+    }
+}
+
+bip::mapped_region mapped_to_write(const bip::shared_memory_object& object, const std::string& name,
+                                   std::size_t bytes) {
+    bip::mapped_region region;
+    try {
+        region = bip::mapped_region(object, bip::read_write, 0, bytes);
+    } catch (const bip::interprocess_exception& problem) {
+        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
+    }
+    keep_private(region, name);
+    ask_for_huge_pages(region);
+    return region;
+}
+
 }  // namespace
 
 // Owns the name until keep_name() or removal.
@@ -191,13 +263,7 @@ SharedRegion SharedRegion::create(const std::string& name, std::size_t bytes, Re
         set_size(handle, name, bytes);
     else
         reserve(handle, name, bytes);
-    try {
-        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
-    } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
-    }
-    keep_private(state->region, name);
-    ask_for_huge_pages(state->region);
+    state->region = mapped_to_write(object, name, bytes);
     return SharedRegion(std::move(state));
 }
 
@@ -219,13 +285,7 @@ SharedRegion SharedRegion::adopt(const std::string& name, std::size_t bytes) {
                             "Take it over with the options or settings that the run was begun with");
     auto state = std::make_unique<State>(name, found);
     state->owns_name = false;
-    try {
-        state->region = bip::mapped_region(object, bip::read_write, 0, bytes);
-    } catch (const bip::interprocess_exception& problem) {
-        throw_mapping_problem("mapping " + std::to_string(bytes) + " bytes of shared memory " + name, problem);
-    }
-    keep_private(state->region, name);
-    ask_for_huge_pages(state->region);
+    state->region = mapped_to_write(object, name, bytes);
     return SharedRegion(std::move(state));
 }
 
@@ -322,16 +382,6 @@ void require_shared_memory(std::size_t bytes, const std::string& what) {
     if (cgroup && bytes > cgroup->free_bytes) throw_full(bytes, *cgroup, what);
 }
 
-namespace {
-
-#ifdef MADV_POPULATE_WRITE
-constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
-#else
-constexpr int kPopulateWrite = 23;     // C libraries older than the kernel do not define it
-#endif
-
-}  // namespace
-
 void fault_in_pages(std::span<std::byte> pages) {
     if (pages.empty()) return;
     while (::madvise(pages.data(), pages.size(), kPopulateWrite) != 0) {
@@ -367,62 +417,6 @@ void touch_pages(std::span<std::byte> pages) noexcept {
         first.fetch_or(0, std::memory_order_relaxed);
     }
 }
-
-namespace {
-
-// The number in a control file; nothing for "max", another text, or a missing file.
-std::optional<std::uint64_t> read_number(const std::string& file) {
-    std::ifstream in(file);
-    std::string word;
-    if (!(in >> word)) return std::nullopt;
-    std::uint64_t value = 0;
-    const auto [end, problem] = std::from_chars(word.data(), word.data() + word.size(), value);
-    if (problem != std::errc{} || end != word.data() + word.size()) return std::nullopt;
-    return value;
-}
-
-std::uint64_t file_cache_bytes(const std::string& stat_file, std::string_view prefix) {
-    std::ifstream in(stat_file);
-    std::string key;
-    std::uint64_t value = 0;
-    std::uint64_t sum = 0;
-    while (in >> key >> value) {
-        if (key == std::string(prefix) + "active_file" || key == std::string(prefix) + "inactive_file") sum += value;
-    }
-    return sum;
-}
-
-struct CgroupFiles {
-    const char* limit;
-    const char* usage;
-    const char* stat_prefix;
-};
-constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_"};
-constexpr CgroupFiles kVersion2{"memory.max", "memory.current", ""};
-// Version 1 represents "no limit" by the largest number of whole pages.
-constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
-
-// In a container, the mount may show only its own subtree, while the membership names the host's path. So every
-// ancestor is checked, down to the mount itself, and missing ones are skipped.
-void look_along(const std::string& mount, std::string path, const CgroupFiles& files,
-                std::optional<MemoryRoom>& tightest) {
-    while (true) {
-        const std::string folder = mount + (path == "/" ? "" : path);
-        const auto limit = read_number(folder + "/" + files.limit);
-        const auto usage = read_number(folder + "/" + files.usage);
-        if (limit && usage && *limit < kNoLimit) {
-            const std::uint64_t cache = file_cache_bytes(folder + "/memory.stat", files.stat_prefix);
-            const std::uint64_t needed = *usage - std::min(*usage, cache);
-            const std::uint64_t room = *limit - std::min(*limit, needed);
-            if (!tightest || room < tightest->free_bytes) tightest = MemoryRoom{room, folder + "/" + files.limit};
-        }
-        if (path.empty() || path == "/") return;
-        const auto slash = path.rfind('/');
-        path.resize(slash == std::string::npos ? 0 : slash);
-    }
-}
-
-}  // namespace
 
 std::optional<MemoryRoom> cgroup_memory_room(const std::string& cgroup_mount, const std::string& membership_file) {
     std::optional<MemoryRoom> tightest;

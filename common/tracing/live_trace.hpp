@@ -9,7 +9,6 @@
 #include <string>
 
 #include "common/base/clock.hpp"
-#include "common/base/trace.hpp"
 
 namespace offramp {
 
@@ -17,7 +16,7 @@ namespace offramp {
 //
 //   RUN_DIR/live/trace-request.json          {"id": "20261126-101500-1f", "from_ns": 1, "until_ns": 2}, put there by
 //                                            rename; times of CLOCK_MONOTONIC
-//   RUN_DIR/logs/trace-ID/PROCESS-PID.jsonl  the ranges that touch that time (RangeFile, below), in a folder made
+//   RUN_DIR/logs/trace-ID/PROCESS-PID.jsonl  the ranges that touch that time (range_file.hpp), in a folder made
 //                                            by the requester
 //
 // Ignores a request that is already over, ends more than five minutes later, is malformed, or arrives while this
@@ -62,23 +61,5 @@ class LiveTrace {
     std::optional<Request> under_way_;
     std::future<void> writing_;  // last member: destroyed (and waited for) first
 };
-
-// A file with a process's time ranges, one JSON object per line:
-//
-//   {"process":"producer","pid":4711,"strategy":"streams","not_kept":0}
-//   {"lane":"egress-copy","name":"copy_to_cpu","batch":12,"begin_ns":1,"end_ns":2}
-//   {"lane":"d2h","name":"d2h","batch":12,"begin_ns":1,"end_ns":2,"clock":"device"}
-//
-// "strategy" is the run's egress strategy, if known.
-struct RangeFile {
-    std::string folder;
-    std::string process;   // "producer", "consumer"
-    std::string strategy;  // empty: unknown
-    // FOLDER/PROCESS-PID.jsonl of the calling process
-    std::string path() const;
-};
-
-// Writes the file as a whole or not at all. Blocks: on the disk. Errors: SystemError.
-void write_range_file(const RangeFile& to, const RecordedRanges& kept);
 
 }  // namespace offramp

@@ -1,6 +1,7 @@
 #include "common/transport/endpoint.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
-#include "common/base/unique_fd.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/shm/run_files.hpp"
 
 namespace offramp {
@@ -36,6 +37,8 @@ constexpr std::size_t kMaxFileBytes = 1024;
 constexpr std::string_view kSocketsBegin[] = {"work-", "free-"};
 constexpr std::string_view kSocketsEnd = ".sock";
 constexpr std::string_view kSocketOfAnyRun = "/live/work-01234567.sock";
+constexpr const char* kOneProducer =
+    "A run directory has one producer: stop the other, or give this run another directory";
 
 std::string live_folder(const std::string& run_dir) { return run_dir + "/" + run_files::kLive; }
 
@@ -201,6 +204,18 @@ void Endpoint::check_run_dir(const std::string& run_dir) {
         throw ConfigError("run directory '" + run_dir + "' makes socket paths of " + std::to_string(path_bytes) +
                               " bytes, a socket address holds " + std::to_string(kMostBytes),
                           "Choose a shorter one, such as one under /tmp or $XDG_RUNTIME_DIR");
+}
+
+ServingLock::ServingLock(const std::string& run_dir)
+    : fd_(UniqueFd(::open(run_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC))) {
+    if (!fd_) throw SystemError("opening the run directory " + run_dir, errno, "It must exist and belong to this user");
+    while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EINTR) continue;
+        if (errno == EWOULDBLOCK)
+            throw SystemError("locking the run directory " + run_dir + ", which another process serves", EADDRINUSE,
+                              kOneProducer, ErrorKind::RunInUse);
+        throw SystemError("locking the run directory " + run_dir, errno, "It must be on a local file system");
+    }
 }
 
 }  // namespace offramp

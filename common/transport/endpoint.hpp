@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/base/unique_fd.hpp"
 #include "common/shm/run_objects.hpp"
 
 namespace offramp {
@@ -33,6 +34,17 @@ struct Endpoint {
     // Errors: ConfigError if the path is not absolute, contains a control character, or makes the sockets' paths too
     // long for a socket address (107 bytes).
     static void check_run_dir(const std::string& run_dir);
+};
+
+// Holds the right to serve a run directory: an exclusive lock on the directory itself. The kernel releases it when the
+// process dies. A forked child does not hold it. Errors: SystemError; with ErrorKind::RunInUse if another process holds
+// it.
+class ServingLock {
+  public:
+    explicit ServingLock(const std::string& run_dir);
+
+  private:
+    ProcessOwnFd fd_;
 };
 
 }  // namespace offramp

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/transport/listening_socket.hpp"
+#include "common/transport/peer_connections.hpp"
 
 namespace offramp {
 

@@ -10,8 +10,10 @@
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
+#include "common/transport/endpoint.hpp"
 #include "common/transport/listening_socket.hpp"
+#include "common/transport/peer_connections.hpp"
 #include "common/transport/ports.hpp"
 #include "common/transport/zmq_channel.hpp"
 #include "common/transport/zmq_descriptors.hpp"

@@ -38,8 +38,8 @@ std::string obstacle_to_pictures(const TensorSpec& spec) {
     if (spec.dims != 4 || !elements || (spec.shape[1] != 1 && spec.shape[1] != 3 && spec.shape[1] != 4))
         return "expected pictures: uint8, float32, float16 or bfloat16 [N, 3, H, W], or with 1 or 4 channels";
     const std::int64_t pixels = spec.shape[2] * spec.shape[3];
-    if (pixels < 1 || pixels > kMostPixelsOfAPicture)
-        return "a picture has 1 to " + std::to_string(kMostPixelsOfAPicture) + " pixels";
+    if (pixels < 1 || static_cast<std::uint64_t>(pixels) > kMaxImagePixels)
+        return "a picture has 1 to " + std::to_string(kMaxImagePixels) + " pixels";
     return {};
 }
 

@@ -12,13 +12,14 @@ namespace offramp {
 bool is_class_map(const TensorSpec& spec);
 bool is_class_scores(const TensorSpec& spec);
 
-inline constexpr std::int64_t kMostClassesOfMasks = 256;  // an id is one byte
-inline constexpr std::int64_t kLongestEnlargedSide = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMostClassesOfMasks = 256;                     // an id is one byte
+inline constexpr std::int64_t kLongestEnlargedSide = std::int64_t{1} << 20;  // bilinear_taps is exact up to it
 
 // Why an output, whose scores are enlarged by `upsample_factor`, cannot give masks; empty if it can.
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor);
 
-inline constexpr std::int64_t kMostPixelsOfAPicture = 100'000'000;
+// Larger pictures are rejected before decoding, too: a few kilobytes can claim gigabytes.
+inline constexpr std::uint64_t kMaxImagePixels = 100'000'000;
 
 // Why an output does not contain pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16; empty if it
 // does.

@@ -31,6 +31,10 @@ void require_room_for_rows(const TensorSpec& output, std::int64_t rows) {
     }
 }
 
+constexpr std::size_t kSpanTarget = std::size_t{64} << 20;
+constexpr std::size_t kFewSpans = 16;
+constexpr std::size_t kManySpans = 64;
+
 }  // namespace
 
 SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches,
@@ -67,14 +71,6 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
     layout.slab_bytes = round_up(layout.header_bytes + offset, kPageBytes);
     return layout;
 }
-
-namespace {
-
-constexpr std::size_t kSpanTarget = std::size_t{64} << 20;
-constexpr std::size_t kFewSpans = 16;
-constexpr std::size_t kManySpans = 64;
-
-}  // namespace
 
 SpanPlan SpanPlan::make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans) {
     expect(slab_count > 0 && slab_bytes > 0, "a pool has slabs and bytes");

@@ -15,7 +15,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 
 extern char** environ;
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/app/program/own_process.hpp"
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/own_module.hpp"
 #include "consumer/hosts/executable.hpp"
@@ -30,6 +30,47 @@ const offramp_processor& code_of(const ProcessorSpec& spec, const std::string& n
         throw ConfigError("--processor " + name + " needs a Python interpreter, and this process is not one",
                           "Start offramp-consumer, which uses the interpreter of --consumer-python");
     return *python;
+}
+
+constexpr const char* kEntry = "offramp_processor_v1";
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLibrary = "libofframp_worker.so";
+
+// ../lib beside this program, in the build and in an installation.
+std::string worker_library() {
+    for (const char* const folder : {"/../../lib/", "/../lib/"})
+        if (const fs::path found = data_folder() + folder + kLibrary; fs::exists(found)) return fs::canonical(found);
+    throw ConfigError(std::string(kLibrary) + " is not beside this program",
+                      "Build or install it: it runs processors in Python");
+}
+
+void put_in_front(const char* variable, const std::string& folder) {
+    const char* const before = std::getenv(variable);
+    ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
+}
+
+// The folder of the interpreter's package. It contains only that package, because child programs of the user's code
+// also get the path. In a wheel, this program's folder is in the package. Packages of one interpreter are then beside
+// it, and other interpreters must not see them.
+std::string package_folder() {
+    const std::string apart = data_folder() + "/python";
+    if (fs::exists(apart + "/offramp/worker.py")) {
+        put_in_front("PYTHONPATH", apart);
+        return apart + "/offramp";
+    }
+    const fs::path around = fs::path(data_folder() + "/../..").lexically_normal();
+    if (fs::exists(around / "worker.py")) return around.string();
+    throw ConfigError("the Python package offramp is not in " + apart,
+                      "Build or install it: it runs processors in Python");
+}
+
+// By default, array libraries start one thread per core in each consumer.
+void share_cores(std::uint32_t consumers) {
+    const unsigned cores = std::max(1U, std::thread::hardware_concurrency() / std::max(1U, consumers));
+    for (const char* const variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
+        ::setenv(variable, std::to_string(cores).c_str(), 0);
 }
 
 }  // namespace
@@ -85,12 +126,6 @@ void check_hosted(const RunConfig& config, const offramp_processor* python) {
                                     .options = processor_options(config.catalogue.text("processor-option"))});
 }
 
-namespace {
-
-constexpr const char* kEntry = "offramp_processor_v1";
-
-}  // namespace
-
 const offramp_processor& open_processor(const std::string& path) {
     const std::string named = "--processor so:" + path;
     if (!std::filesystem::exists(path)) throw ConfigError(named + ": there is no such file", "Give the object's path");
@@ -112,49 +147,6 @@ const offramp_processor& open_processor(const std::string& path) {
                           "Set `size` to its sizeof, and `create` and `process`");
     return *processor;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kLibrary = "libofframp_worker.so";
-
-// ../lib beside this program, in the build and in an installation.
-std::string worker_library() {
-    for (const char* const folder : {"/../../lib/", "/../lib/"})
-        if (const fs::path found = data_folder() + folder + kLibrary; fs::exists(found)) return fs::canonical(found);
-    throw ConfigError(std::string(kLibrary) + " is not beside this program",
-                      "Build or install it: it runs processors in Python");
-}
-
-void put_in_front(const char* variable, const std::string& folder) {
-    const char* const before = std::getenv(variable);
-    ::setenv(variable, (before == nullptr || *before == '\0' ? folder : folder + ":" + before).c_str(), 1);
-}
-
-// The folder of the interpreter's package. It contains only that package, because child programs of the user's code
-// also get the path. In a wheel, this program's folder is in the package. Packages of one interpreter are then beside
-// it, and other interpreters must not see them.
-std::string package_folder() {
-    const std::string apart = data_folder() + "/python";
-    if (fs::exists(apart + "/offramp/worker.py")) {
-        put_in_front("PYTHONPATH", apart);
-        return apart + "/offramp";
-    }
-    const fs::path around = fs::path(data_folder() + "/../..").lexically_normal();
-    if (fs::exists(around / "worker.py")) return around.string();
-    throw ConfigError("the Python package offramp is not in " + apart,
-                      "Build or install it: it runs processors in Python");
-}
-
-// By default, array libraries start one thread per core in each consumer.
-void share_cores(std::uint32_t consumers) {
-    const unsigned cores = std::max(1U, std::thread::hardware_concurrency() / std::max(1U, consumers));
-    for (const char* const variable : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
-        ::setenv(variable, std::to_string(cores).c_str(), 0);
-}
-
-}  // namespace
 
 bool needs_interpreter(const RunConfig& config) {
     return std::ranges::any_of(config.processors(), [](const std::string& name) {

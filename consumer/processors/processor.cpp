@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"

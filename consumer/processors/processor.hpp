@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/settings/catalogue_values.hpp"
-#include "common/app/settings/parsed_values.hpp"
-#include "common/app/settings/sections/input_settings.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/files.hpp"
 #include "common/numerics/foreground_score.hpp"
 #include "common/wire/slab_view.hpp"

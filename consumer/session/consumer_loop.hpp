@@ -14,7 +14,6 @@
 #include "common/wire/ledger_layout.hpp"
 #include "consumer/session/consumer_session.hpp"
 #include "consumer/session/producer_loss.hpp"
-#include "consumer/session/producer_search.hpp"
 #include "consumer/session/read_loan.hpp"
 #include "consumer/session/run_search.hpp"
 #include "consumer/session/run_views.hpp"

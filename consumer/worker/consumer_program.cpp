@@ -20,7 +20,7 @@
 #include "common/app/settings/exit_code.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/dead_letters/payload_file.hpp"
@@ -49,59 +49,6 @@ ConsumerOptions options_of(const RunConfig& config, std::uint64_t work, const En
             .memory_per_slab = makes_memory_per_slab(config.catalogue),
             .fds = {.lifeline = config.lifeline_fd, .signals = signals.fd()}};
 }
-
-}  // namespace
-
-std::optional<Endpoint> wait_for_run(const RunConfig& options, std::optional<std::uint64_t> nonce,
-                                     const EndSignals& signals) {
-    if (options.run_dir.empty())
-        throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
-    check_lifeline(options.lifeline_fd);
-    const SteadyClock clock;
-    return find_run(options.run_dir, {.lifeline = options.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience,
-                    nonce);
-}
-
-int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpoint, const EndSignals& signals,
-              const std::function<SlabProcessor&()>& make) {
-    const MakeOnEntry make_here = [&make](std::uint32_t consumer_index) -> SlabProcessor& {
-        name_this_thread(("offramp-c" + std::to_string(consumer_index)).c_str());
-        return make();
-    };
-    const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);
-    // This consumer has dropped its lock: the sweep has an effect only for the run's last process.
-    if (sweep_run(endpoint.names) && end.launcher_gone)
-        spdlog::info("this was the last process of run '{}': its shared memory is removed", endpoint.names.run_id);
-    return to_int(end.error);
-}
-
-int exit_code_of(const std::function<int()>& body) noexcept {
-    // Writes to plain standard error before logging starts, and later in the user's chosen form.
-    const auto say = [](const std::string& text) {
-        if (spdlog::default_logger()->name().empty())
-            std::fprintf(stderr, "offramp-consumer: %s\n", text.c_str());
-        else
-            spdlog::error("{}", text);
-    };
-    try {
-        try {
-            return body();
-        } catch (...) {
-            std::rethrow_exception(with_limits_named(std::current_exception()));
-        }
-    } catch (const Error& problem) {
-        say(problem.what());
-        return to_int(problem.kind());
-    } catch (const std::exception& problem) {
-        say(std::string("unexpected: ") + problem.what());
-        return to_int(ErrorKind::Internal);
-    } catch (...) {
-        say("unexpected: an exception of an unknown kind");
-        return to_int(ErrorKind::Internal);
-    }
-}
-
-namespace {
 
 using nlohmann::json;
 
@@ -203,6 +150,55 @@ void settle(const SlabContents& slab, Part part, SlabProcessor& processor, Retry
 }
 
 }  // namespace
+
+std::optional<Endpoint> wait_for_run(const RunConfig& options, std::optional<std::uint64_t> nonce,
+                                     const EndSignals& signals) {
+    if (options.run_dir.empty())
+        throw ConfigError("no --run-dir", "Give the directory of the run that this consumer belongs to");
+    check_lifeline(options.lifeline_fd);
+    const SteadyClock clock;
+    return find_run(options.run_dir, {.lifeline = options.lifeline_fd, .signals = signals.fd()}, clock, kStartPatience,
+                    nonce);
+}
+
+int serve_run(const RunConfig& config, std::uint64_t work, const Endpoint& endpoint, const EndSignals& signals,
+              const std::function<SlabProcessor&()>& make) {
+    const MakeOnEntry make_here = [&make](std::uint32_t consumer_index) -> SlabProcessor& {
+        name_this_thread(("offramp-c" + std::to_string(consumer_index)).c_str());
+        return make();
+    };
+    const auto end = consume_run(endpoint, options_of(config, work, signals), make_here);
+    // This consumer has dropped its lock: the sweep has an effect only for the run's last process.
+    if (sweep_run(endpoint.names) && end.launcher_gone)
+        spdlog::info("this was the last process of run '{}': its shared memory is removed", endpoint.names.run_id);
+    return to_int(end.error);
+}
+
+int exit_code_of(const std::function<int()>& body) noexcept {
+    // Writes to plain standard error before logging starts, and later in the user's chosen form.
+    const auto say = [](const std::string& text) {
+        if (spdlog::default_logger()->name().empty())
+            std::fprintf(stderr, "offramp-consumer: %s\n", text.c_str());
+        else
+            spdlog::error("{}", text);
+    };
+    try {
+        try {
+            return body();
+        } catch (...) {
+            std::rethrow_exception(with_limits_named(std::current_exception()));
+        }
+    } catch (const Error& problem) {
+        say(problem.what());
+        return to_int(problem.kind());
+    } catch (const std::exception& problem) {
+        say(std::string("unexpected: ") + problem.what());
+        return to_int(ErrorKind::Internal);
+    } catch (...) {
+        say("unexpected: an exception of an unknown kind");
+        return to_int(ErrorKind::Internal);
+    }
+}
 
 int retry_payload(const std::string& path, SlabProcessor& processor) {
     const PayloadFile payload(path);

@@ -19,14 +19,16 @@
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/app/settings/kept_settings.hpp"
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/tracing/range_file.hpp"
 #include "consumer/hosts/make_hosted.hpp"
-#include "consumer/processors/results/finish.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
+#include "consumer/processors/results/own_run.hpp"
+#include "consumer/processors/results/shard_results.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/worker/consumer_program.hpp"
 
@@ -240,23 +242,6 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     return retry_payload(payload, output.guard(*processor, *given));
 }
 
-}  // namespace
-
-ProcessorMaking own_processors(const offramp_processor* python) {
-    const MakeHosted hosted = [python](const ProcessorSpec& spec, const ProcessorOptions& options) {
-        return make_hosted(spec, options, python);
-    };
-    return {.make = [hosted](const RunConfig& config) { return make_processor(config.processor, config, &hosted); },
-            .python = python};
-}
-
-int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
-    put_remedies(flag_remedy);
-    return exit_code_of([&] { return run_command(argc, argv, making); });
-}
-
-namespace {
-
 class InPlace final : public SlabProcessor {
   public:
     InPlace(SlabProcessor& processor, HeldOutput& output) : processor_(processor), output_(output) {}
@@ -278,6 +263,19 @@ void hold_if_there(HeldOutput& output, const std::string& folder, const std::str
 }
 
 }  // namespace
+
+ProcessorMaking own_processors(const offramp_processor* python) {
+    const MakeHosted hosted = [python](const ProcessorSpec& spec, const ProcessorOptions& options) {
+        return make_hosted(spec, options, python);
+    };
+    return {.make = [hosted](const RunConfig& config) { return make_processor(config.processor, config, &hosted); },
+            .python = python};
+}
+
+int run_consumer(int argc, const char* const* argv, const ProcessorMaking& making) noexcept {
+    put_remedies(flag_remedy);
+    return exit_code_of([&] { return run_command(argc, argv, making); });
+}
 
 OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
     if (config.output.empty()) return;

@@ -5,7 +5,7 @@ import dataclasses
 import inspect
 import re
 
-from model_package.tokens import TOKEN_DTYPES
+from model_package import TOKEN_DTYPES
 from offramp_launch.exit_code import InputError, UsageError
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")

@@ -14,6 +14,7 @@ import subprocess
 from offramp_launch.arguments import refuse
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.installed import glibc_problem, numpy_remedy
+from offramp_launch.setup.environment import missing_packages
 from offramp_launch.setup.steps import can_be_set_up
 
 SMALLEST_SHM = 1 << 30
@@ -168,15 +169,6 @@ def probe_machine(producer):
     except ValueError:
         last_line = (answer.stderr.strip().splitlines() or ["no message"])[-1]
         return None, f"'{producer} probe' ended with {answer.returncode}: {last_line}"
-
-
-def missing_packages(places):
-    """
-    The names in packages-debian.txt that are not installed; None without dpkg. packages.sh has the check, since it must work before Python is
-    installed.
-    """
-    answer = subprocess.run([places.launch / "packages.sh", "missing"], capture_output=True, text=True, check=False)
-    return answer.stdout.split() if answer.returncode == 0 else None
 
 
 def packages(missing):

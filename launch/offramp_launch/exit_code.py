@@ -56,7 +56,7 @@ REMEDIES = {
 
 
 def way_to_write(problem, otherwise):
-    """The remedy for a file that could not be written: common/base/remedy.hpp."""
+    """The remedy for a file that could not be written: common/base/scarcity.hpp."""
     if problem.errno == errno.EFBIG:
         return "A limit on the size of files is reached: raise it (ulimit -f, LimitFSIZE= of a systemd unit)"
     return otherwise

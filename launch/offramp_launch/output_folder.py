@@ -26,7 +26,7 @@ from offramp_launch.progress import print_note
 # Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
-OWN_RUN = ".offramp-own-run"  # consumer/processors/results/finish.cpp
+OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
 NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
 # What a run leaves in its output before it has a result.

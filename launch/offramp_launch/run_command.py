@@ -89,7 +89,7 @@ def announce_added(resolved):
 
 
 def is_prepared(config):
-    """Whether consumers check the run before it starts even for an empty output: common/app/settings/parsed_values.hpp."""
+    """Whether consumers check the run before it starts even for an empty output: common/app/settings/processor_results.hpp."""
     return bool(config.get("sink")) or any(":" in name for name in config.get("processor", "").split(","))
 
 

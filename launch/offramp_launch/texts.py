@@ -7,7 +7,6 @@ from offramp_launch.arguments import take_values
 from offramp_launch.setup.environment import install_requirements
 from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.parquet_files import is_parquet
 from offramp_launch.setup.setting_up import set_up_python
 from offramp_launch.sink import is_postgres
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
@@ -58,3 +57,12 @@ def query(places, argv):
             python, problem, "./launch/offramp setup makes a Python for queries; or give --python"
         ) from problem
     return code_of_command("query", status)
+
+
+def is_parquet(path):
+    """Whether the file begins like a Parquet file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False

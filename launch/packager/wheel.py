@@ -5,16 +5,22 @@ systems lack and sets the platform tag.
 
 import os
 import pathlib
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
-from packager import older_symbols, bundled_files
+from packager import older_symbols
 from packager.tools import CannotBuild, run_tool
 
 PLATFORM = "manylinux_2_34_x86_64"
 BUILT = ("lib/libofframp.so", "lib/libofframp_worker.so", "bin/offramp-consumer")
 PROGRAMS = ("libofframp.so.*", "programs/lib/libofframp_worker.so", "programs/bin/offramp-consumer")
+# Libraries that auditwheel expects on every system: the C library's parts, the compiler's, and zlib.
+OF_EVERY_SYSTEM = re.compile(
+    r"(linux-vdso|ld-linux-x86-64|lib(c|m|dl|rt|pthread|resolv|util|stdc\+\+|gcc_s|z))\.so\b.*"
+)
 
 
 def make(sources, build, into):
@@ -52,12 +58,42 @@ def bundle(contents, folder):
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)
-    for path in bundled_files.libraries(programs_of(contents)):
+    for path in bundled_libraries(programs_of(contents)):
         shutil.copyfile(path, folder / path.name)
         require_older_symbols(folder / path.name)
-        for package, text in bundled_files.license_of(path):
+        for package, text in license_of(path):
             shutil.copyfile(text, licenses / f"{package}.txt")
     return folder
+
+
+def bundled_libraries(programs):
+    """The files of the libraries that the programs need, sorted by their sonames."""
+    found = {}
+    for program in programs:
+        output = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+        for name, path in re.findall(r"^\s*(\S+) => (/\S+)", output, re.MULTILINE):
+            if not OF_EVERY_SYSTEM.fullmatch(name):
+                found[name] = pathlib.Path(path)
+    return [found[name] for name in sorted(found)]
+
+
+def license_of(library):
+    """[(package, license file)] if Debian's dpkg knows both, else []."""
+    try:
+        output = subprocess.run(
+            ["dpkg", "-S", str(library.resolve())], capture_output=True, text=True, check=False
+        ).stdout
+        output = (
+            output
+            or subprocess.run(
+                ["dpkg", "-S", f"*/{library.resolve().name}"], capture_output=True, text=True, check=False
+            ).stdout
+        )
+    except OSError:
+        return []
+    package = output.partition(":")[0].strip()
+    text = pathlib.Path("/usr/share/doc", package, "copyright")
+    return [(package, text)] if package and text.exists() else []
 
 
 def require_older_symbols(path):

@@ -6,7 +6,7 @@ import tomllib
 
 import numpy
 
-from model_package.tokens import TOKEN_DTYPES
+from model_package import TOKEN_DTYPES
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

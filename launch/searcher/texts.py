@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from offramp_launch.exit_code import InputError, LaunchError, NotFoundError, UsageError
-from offramp_launch.parquet_files import is_parquet
+from offramp_launch.texts import is_parquet
 
 
 class Lines:

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/ledger/slab_ledger.hpp"

@@ -15,6 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 #include "common/base/unique_fd.hpp"
 

@@ -125,14 +125,6 @@ class CudaDevice final : public Device {
     driver::Context context_ = nullptr;
 };
 
-}  // namespace
-
-std::unique_ptr<Device> open_cuda_device(int index, int runtime_version) {
-    return std::make_unique<CudaDevice>(index, runtime_version);
-}
-
-namespace {
-
 int read_number(const std::filesystem::path& file, int otherwise) {
     std::ifstream stream(file);
     int number = 0;
@@ -150,6 +142,10 @@ int read_generation(const std::filesystem::path& file) {
 }
 
 }  // namespace
+
+std::unique_ptr<Device> open_cuda_device(int index, int runtime_version) {
+    return std::make_unique<CudaDevice>(index, runtime_version);
+}
 
 PciLink read_pci_link(const std::string& address, const std::filesystem::path& devices) {
     PciLink link;

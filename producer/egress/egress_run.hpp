@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "common/base/clock.hpp"
 #include "common/wire/run_progress.hpp"
 #include "common/wire/slab_layout.hpp"
+#include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_thread.hpp"
 #include "producer/broker/dead_letter_writer.hpp"
 #include "producer/broker/peers.hpp"
@@ -14,16 +17,40 @@
 #include "producer/device/device.hpp"
 #include "producer/device/device_timeline.hpp"
 #include "producer/device/host_memory.hpp"
-#include "producer/egress/egress_run_options.hpp"
 #include "producer/egress/egress_stream.hpp"
 #include "producer/egress/run_directory_lock.hpp"
 #include "producer/egress/run_listeners.hpp"
+#include "producer/egress/slab_plan.hpp"
 #include "producer/pool/run_memory.hpp"
 #include "producer/pool/slab_exchange.hpp"
 #include "producer/pool/slab_pool.hpp"
 #include "producer/recovery/predecessor.hpp"
 
 namespace offramp {
+
+// Policy for a batch when no slab is free.
+enum class WhenFull { Wait, Drop, Spill };
+
+inline constexpr std::uint32_t kConsumerTableSize = 64;
+
+// The settings of a run.
+struct EgressRunOptions {
+    // --- slabs ---
+    SlabLayout layout;
+    SpanPlan spans;
+    RunSlabs slabs = RunSlabs::PageLockedPool;
+    Pinning::Options pinning{};
+    // The run fills in the header's nonce and epoch, slab_count, when_none and on_dropped. The header's texts outlive
+    // the run.
+    EgressStream::Options stream{};
+    std::uint64_t items = 0;  // of the source, for a recovered run
+    WhenFull when_full = WhenFull::Wait;
+    std::string spill_dir;  // empty: in the run's directory
+    // --- consumers ---
+    std::uint32_t max_consumers = kConsumerTableSize;
+    // The run fills in run_nonce, progress, on_completed, on_dead_letter, dead_letters and spill.
+    BrokerOptions broker{};
+};
 
 // A whole run except for the computation: slabs, their ledger, broker, copies. EmbeddedEgress builds it for programs
 // with their own loop; offramp-producer builds it directly.

@@ -11,6 +11,7 @@
 
 #include "common/base/bounded_queue.hpp"
 #include "common/base/clock.hpp"
+#include "common/base/napping_condition.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "common/wire/slab_view.hpp"
 #include "producer/device/device.hpp"

@@ -11,7 +11,7 @@
 
 #include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
-#include "producer/egress/egress_run_options.hpp"
+#include "producer/egress/egress_run.hpp"
 #include "producer/egress/run_status.hpp"
 #include "producer/egress/slab_plan.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <mutex>
 
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/pool/slab_exchange.hpp"
 

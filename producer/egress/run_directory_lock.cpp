@@ -33,20 +33,6 @@ Endpoint endpoint_of(const RunDirectoryLock::Options& options, const std::string
     return {.run_dir = run_dir, .names = names, .producer_pid = pid, .epoch = kFirstEpoch};
 }
 
-}  // namespace
-
-RunDirectoryLock::RunDirectoryLock(const Options& options)
-    : start_(options.start),
-      readable_by_group_(options.readable_by_group),
-      directory_(options.run_dir, readable_by_group_, start_),
-      endpoint_(endpoint_of(options, directory_.path())),
-      last_sweep_{endpoint_.names, !is_recovered()},
-      lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}
-
-void RunDirectoryLock::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
-
-namespace {
-
 // The directory may have belonged to another run: a program's, which leaves more files than this one, or a launcher's,
 // which has locked it. The new run removes the reports of the old one. In any other folder those files are the user's.
 void require_a_runs_own(const std::string& folder) {
@@ -65,6 +51,16 @@ void require_a_runs_own(const std::string& folder) {
 }
 
 }  // namespace
+
+RunDirectoryLock::RunDirectoryLock(const Options& options)
+    : start_(options.start),
+      readable_by_group_(options.readable_by_group),
+      directory_(options.run_dir, readable_by_group_, start_),
+      endpoint_(endpoint_of(options, directory_.path())),
+      last_sweep_{endpoint_.names, !is_recovered()},
+      lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}
+
+void RunDirectoryLock::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
 
 RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunStart start)
     : start_(start), path_(std::filesystem::absolute(path).lexically_normal().string()) {

@@ -8,7 +8,7 @@
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
-#include "producer/broker/report_pages.hpp"
+#include "producer/status/status_page.hpp"
 
 namespace offramp {
 namespace {

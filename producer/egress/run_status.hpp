@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/report_pages.hpp"
 #include "producer/egress/output_counters.hpp"
+#include "producer/status/status_page.hpp"
 
 namespace offramp {
 

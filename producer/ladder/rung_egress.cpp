@@ -1,5 +1,6 @@
 #include "producer/ladder/rung_egress.hpp"
 
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -12,6 +13,20 @@
 
 namespace offramp {
 namespace {
+
+using Processing = Rung::Processing;
+using Memory = Rung::Memory;
+using Copies = Rung::Copies;
+using Waiting = Rung::Waiting;
+
+constexpr std::array<Rung, 6> kRungs{{
+    {"sequential", Processing::InProducer, Memory::FreshPrivate, Copies::OnComputeStream, Waiting::ByModelThread},
+    {"workers", Processing::InConsumers, Memory::FreshSegment, Copies::OnComputeStream, Waiting::ByModelThread},
+    {"pool", Processing::InConsumers, Memory::Pool, Copies::OnComputeStream, Waiting::ByModelThread},
+    {"async", Processing::InConsumers, Memory::PageLockedPool, Copies::OnComputeStream, Waiting::ByOtherThread},
+    {"streams", Processing::InConsumers, Memory::PageLockedPool, Copies::OnOwnStream, Waiting::ByOtherThread},
+    {"compute-alone", Processing::None, Memory::None, Copies::None, Waiting::ByOtherThread},
+}};
 
 EgressTraits::Slabs slabs_of(Rung::Memory memory) {
     switch (memory) {
@@ -39,6 +54,13 @@ EgressTraits traits_of(const Rung& rung) {
 }
 
 }  // namespace
+
+const Rung& Rung::named(std::string_view name) {
+    for (const Rung& rung : kRungs)
+        if (rung.name == name) return rung;
+    throw ConfigError("--strategy '" + std::string(name) + "' is unknown",
+                      "Give sequential, workers, pool, async, streams or compute-alone");
+}
 
 RungEgress::RungEgress(const Rung& rung) : rung_(rung), traits_(traits_of(rung)) {}
 

@@ -12,7 +12,7 @@
 #include "producer/egress/output_counters.hpp"
 #include "producer/egress/slab_filling.hpp"
 #include "producer/ladder/slab_place.hpp"
-#include "producer/runner/inference/run_outputs.hpp"
+#include "producer/runner/inference/inference.hpp"
 
 namespace offramp {
 

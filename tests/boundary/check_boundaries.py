@@ -42,14 +42,15 @@ LIBRARIES = {
     "producer/ledger/": (),
     "producer/pool/": ("ledger",),
     "producer/broker/": ("ledger", "pool"),
+    "producer/status/": ("ledger", "broker"),
     "producer/recovery/": ("ledger", "pool", "broker"),
-    "producer/egress/": ("device", "pool", "ledger", "broker", "recovery"),
+    "producer/egress/": ("device", "pool", "ledger", "broker", "status", "recovery"),
     "consumer/session/": (),
 }
 # The headers of the libraries that programs may include. offramp-producer uses the device's interface, a run's egress, and the types that the
 # egress takes and returns. offramp-consumer uses the run, the end of its loop, the search for it, the interface of processors, and the C ABI's
 # slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
-PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|recovery"
+PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|status|recovery"
 SHOWN_BY_THE_EGRESS = (
     "device/cuda_failure",
     "device/device",
@@ -64,8 +65,8 @@ SHOWN_BY_THE_EGRESS = (
     "egress/run_listeners",
     "egress/slab_plan",
     "broker/broker_report",
-    "broker/report_pages",
     "recovery/predecessor",
+    "status/status_page",
 )
 SHOWN_TO_THE_LADDER = (
     *SHOWN_BY_THE_EGRESS,
@@ -88,7 +89,7 @@ ROOMS_OF_COMMON = {
     "common/transport/": ("base", "shm", "wire"),
     "common/dead_letters/": ("base", "json", "safetensors", "wire"),
     "common/tracing/": ("base", "json", "shm"),
-    "common/app/program/": ("base", "tracing"),
+    "common/app/program/": ("base",),
     "common/app/settings/": ("base", "shm"),
     "common/app/images/": ("base", "json", "app/settings", "wire"),
     "common/app/texts/": ("base", "app/images", "json", "app/settings"),
@@ -174,9 +175,9 @@ INCLUDE_RULES = [
     (r"", r"common/app/settings/toml\.cpp", r"toml\+\+/", "toml++ is included in common/app/settings/toml.cpp only"),
     (
         r"producer/egress/",
-        r"producer/egress/(egress_run|egress_run_options|run_listeners|run_directory_lock|run_status)\.",
-        r"producer/(ledger|broker|recovery)/",
-        "of the egress only egress_run, its options, run_listeners, run_directory_lock and run_status know ledger, broker and recovery",
+        r"producer/egress/(egress_run|run_listeners|run_directory_lock|run_status)\.",
+        r"producer/(ledger|broker|status|recovery)/",
+        "of the egress only egress_run, run_listeners, run_directory_lock and run_status know ledger, broker, status and recovery",
     ),
     (
         r"consumer/hosts/",

@@ -74,7 +74,7 @@ class Objects(Project):
         (
             "producer/runner/run/a",
             "common/app/settings/run_config.hpp",
-            "producer/ladder/rung.hpp",
+            "producer/ladder/rung_egress.hpp",
             "no other folder may know ladder/",
         ),
         (
@@ -104,7 +104,7 @@ class Objects(Project):
         (
             "producer/egress/a",
             "producer/broker/broker.hpp",
-            "common/app/images/file_list.hpp",
+            "common/app/images/picture_list.hpp",
             "common/app/ is for programs",
         ),
         (SHARED, "producer/device/device.hpp", "producer/runner/kernels/kernels.hpp", "is made of libraries alone"),
@@ -116,7 +116,7 @@ class Objects(Project):
         ),
         (SHARED, "common/abi/guarded.hpp", "common/app/settings/run_config.hpp", "is made of libraries alone"),
         (SHARED, "common/abi/guarded.hpp", "common/app/program/own_process.hpp", "is made of libraries alone"),
-        (SHARED, "common/abi/guarded.hpp", "producer/ladder/rung.hpp", "is made of libraries alone"),
+        (SHARED, "common/abi/guarded.hpp", "producer/ladder/rung_egress.hpp", "is made of libraries alone"),
     ]
 
     def test_each_crossing_is_found_behind_an_innocent_header(self):

@@ -53,7 +53,7 @@ TWINS = {
         "result.ec != std::errc()",
     ),
     "jsonl": ("common/app/images/jsonl_pictures.cpp", "path.find('\\0') != std::string::npos", "path.empty()"),
-    "image": ("common/app/images/orientation.cpp", " || length > file.size() - at - 2", ""),
+    "image": ("common/app/images/jpeg.cpp", " || length > file.size() - at - 2", ""),
     "bmp": (
         "common/app/images/bmp.cpp",
         "y_ < layout_.size.height && x_ < layout_.size.width",

@@ -255,14 +255,14 @@ MUTANTS = (
     ),
     Mutant(
         "a program adds to a launcher's run",
-        "consumer/processors/results/finish.cpp",
+        "consumer/processors/results/own_run.cpp",
         "if (previous && !previous->of_own_program)",
         "if (previous && previous->run_id.empty())",
         ("processors_test",),
     ),
     Mutant(
         "connections without limit",
-        "common/transport/listening_socket.cpp",
+        "common/transport/peer_connections.cpp",
         "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {",
         "if (of_this_process >= 0) {",
         ("transport_test",),

@@ -14,7 +14,7 @@
 #include "common/numerics/float16_bits.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 
 namespace offramp {
 namespace {

@@ -199,8 +199,8 @@ class Launcher(unittest.TestCase):
             (64, "--profile 'embedings' is unknown. Did you mean embeddings?", ("--profile", "embedings")),
             (
                 66,
-                f"--input '{HERE.parent}/e3e': No such file or directory. Did you mean {HERE}?",
-                ("--input", f"{HERE.parent}/e3e"),
+                f"--input '{HERE.parent}/sistem': No such file or directory. Did you mean {HERE}?",
+                ("--input", f"{HERE.parent}/sistem"),
             ),
             (64, "the environment variable OFFRAMP_BATHC is not a setting. Did you mean OFFRAMP_BATCH?", ()),
         ):

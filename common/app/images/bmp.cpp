@@ -1,4 +1,4 @@
-#include "common/app/images/bmp.hpp"
+#include "common/app/images/whole_formats.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "common/app/images/image_decode.hpp"
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 
@@ -58,9 +59,7 @@ struct BmpLayout {
 
 std::uint32_t number_at(std::span<const std::byte> file, std::size_t at, std::size_t bytes) {
     if (at > file.size() || bytes > file.size() - at) refuse_truncated(file.size());
-    std::uint32_t number = 0;
-    for (std::size_t i = bytes; i-- > 0;) number = (number << 8U) | std::to_integer<std::uint32_t>(file[at + i]);
-    return number;
+    return little_endian_at(file, at, bytes);
 }
 
 ColorMask color_mask(std::uint32_t mask) {

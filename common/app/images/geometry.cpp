@@ -31,6 +31,22 @@ Stretch visible_range(std::uint64_t first, std::uint32_t count, std::uint64_t re
     return {.first = begin, .count = std::max(std::min(at(first + count), full), begin + 1) - begin};
 }
 
+std::uint32_t tiles_of(std::uint32_t length, TileSize size) {
+    if (length <= size.tile) return 1;
+    const std::uint32_t step = size.tile - size.overlap;
+    return (length - size.overlap + step - 1) / step;
+}
+
+// Removes a number and the character `mark` after it from the text. `mark` 0: the text must end after the number.
+std::optional<std::uint32_t> take_number(std::string_view& text, char mark) {
+    std::uint32_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [next, problem] = std::from_chars(text.data(), end, number);
+    if (problem != std::errc() || (mark == 0 ? next != end : next == end || *next != mark)) return std::nullopt;
+    text.remove_prefix(static_cast<std::size_t>(next - text.data()) + (mark == 0 ? 0 : 1));
+    return number;
+}
+
 }  // namespace
 
 ResizedPart PictureFrame::part_of(ImageSize picture) const {
@@ -52,26 +68,6 @@ PictureRect PictureFrame::visible_rect(ImageSize picture) const {
     const Stretch down = visible_range(part.top, size.height, part.height, picture.height);
     return {.left = across.first, .top = down.first, .size = {across.count, down.count}};
 }
-
-namespace {
-
-std::uint32_t tiles_of(std::uint32_t length, TileSize size) {
-    if (length <= size.tile) return 1;
-    const std::uint32_t step = size.tile - size.overlap;
-    return (length - size.overlap + step - 1) / step;
-}
-
-// Removes a number and the character `mark` after it from the text. `mark` 0: the text must end after the number.
-std::optional<std::uint32_t> take_number(std::string_view& text, char mark) {
-    std::uint32_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [next, problem] = std::from_chars(text.data(), end, number);
-    if (problem != std::errc() || (mark == 0 ? next != end : next == end || *next != mark)) return std::nullopt;
-    text.remove_prefix(static_cast<std::size_t>(next - text.data()) + (mark == 0 ? 0 : 1));
-    return number;
-}
-
-}  // namespace
 
 TileAxis::TileAxis(std::uint32_t length, TileSize size) : length_(length), size_(size) {
     expect(length > 0 && size.tile > 0 && 2 * std::uint64_t{size.overlap} < size.tile,

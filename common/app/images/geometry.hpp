@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/wire/output_forms.hpp"
+
 // Sizes, parts and tiles of pictures. Plain values.
 namespace offramp {
 
@@ -20,9 +22,6 @@ struct ImageSize {
     std::uint64_t pixels() const { return std::uint64_t{width} * height; }
     std::size_t rgb_bytes() const { return static_cast<std::size_t>(pixels()) * 3; }
 };
-
-// Larger images are rejected before decoding: a few kilobytes can claim gigabytes.
-inline constexpr std::uint64_t kMaxImagePixels = 100'000'000;
 
 // The filter for resizing: a triangle, or Keys' cubic with a = -0.5. Both widen when a picture shrinks (antialias).
 enum class Interpolation : std::uint8_t { Bilinear, Bicubic };

@@ -1,4 +1,4 @@
-#include "common/app/images/gif.hpp"
+#include "common/app/images/whole_formats.hpp"
 
 #include <algorithm>
 #include <array>

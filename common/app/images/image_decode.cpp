@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "common/app/images/bmp.hpp"
-#include "common/app/images/gif.hpp"
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/item_keys.hpp"
 #include "common/app/images/png.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
 

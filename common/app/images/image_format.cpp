@@ -11,7 +11,8 @@
 #include <map>
 #include <string_view>
 
-#include "common/app/images/png_reading.hpp"
+#include "common/app/images/jpeg.hpp"
+#include "common/app/images/png.hpp"
 #include "common/base/log.hpp"
 
 namespace offramp {
@@ -35,50 +36,6 @@ bool is_bmp(std::span<const std::byte> front) {
     return at(front, 0, "BM"sv) && (at(front, 6, "\0\0\0\0"sv) || at(front, 15, "\0"sv));
 }
 
-}  // namespace
-
-ImageFormat image_format(std::span<const std::byte> front) {
-    if (at(front, 0, "\xff\xd8\xff"sv)) return ImageFormat::Jpeg;
-    if (at(front, 0, "\x89PNG\r\n\x1a\n"sv)) return ImageFormat::Png;
-    if (at(front, 0, "GIF87a"sv) || at(front, 0, "GIF89a"sv)) return ImageFormat::Gif;
-    if (is_bmp(front)) return ImageFormat::Bmp;
-    if (at(front, 0, "II*\0"sv) || at(front, 0, "MM\0*"sv)) return ImageFormat::Tiff;
-    if (at(front, 0, "II+\0"sv) || at(front, 0, "MM\0+"sv)) return ImageFormat::Tiff;  // BigTIFF
-    if (at(front, 0, "RIFF"sv) && at(front, 8, "WEBP"sv)) return ImageFormat::Webp;
-    if (is_heif(front)) return ImageFormat::Heif;
-    if (at(front, 0, "\0\0\0\x0cJXL "sv) || at(front, 0, "\xff\x0a"sv)) return ImageFormat::JpegXl;
-    if (at(front, 0, "\0\0\0\x0cjP  "sv)) return ImageFormat::Jpeg2000;
-    return ImageFormat::Unknown;
-}
-
-std::string_view to_string(ImageFormat format) {
-    switch (format) {
-        case ImageFormat::Unknown:
-            return "unknown";
-        case ImageFormat::Jpeg:
-            return "JPEG";
-        case ImageFormat::Png:
-            return "PNG";
-        case ImageFormat::Gif:
-            return "GIF";
-        case ImageFormat::Bmp:
-            return "BMP";
-        case ImageFormat::Tiff:
-            return "TIFF";
-        case ImageFormat::Webp:
-            return "WebP";
-        case ImageFormat::Heif:
-            return "HEIF or AVIF";
-        case ImageFormat::JpegXl:
-            return "JPEG XL";
-        case ImageFormat::Jpeg2000:
-            return "JPEG 2000";
-    }
-    return "unknown";
-}
-
-namespace {
-
 using namespace std::string_view_literals;
 
 bool has_at(std::span<const std::byte> bytes, std::size_t at, std::string_view text) {
@@ -95,20 +52,13 @@ std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
     constexpr std::string_view kName = "ICC_PROFILE\0"sv;
     std::map<std::size_t, std::span<const std::byte>> parts;
     std::size_t count = 0;
-    for (std::size_t at = 2; at + 4 <= file.size() && byte_at(file, at) == 0xff && byte_at(file, at + 1) != 0xda;) {
-        if (byte_at(file, at + 1) == 0xff) {  // a fill byte
-            ++at;
-            continue;
-        }
-        const std::size_t length = (byte_at(file, at + 2) << 8U) | byte_at(file, at + 3);
-        if (length < 2 || length > file.size() - at - 2) break;
-        const auto segment = file.subspan(at + 4, length - 2);
-        if (byte_at(file, at + 1) == 0xe2 && has_at(segment, 0, kName) && segment.size() > kName.size() + 2) {
+    for_each_jpeg_segment(file, [&](unsigned type, std::span<const std::byte> segment) {
+        if (type == 0xe2 && has_at(segment, 0, kName) && segment.size() > kName.size() + 2) {
             count = byte_at(segment, kName.size() + 1);
             parts.emplace(byte_at(segment, kName.size()), segment.subspan(kName.size() + 2));
         }
-        at += 2 + length;
-    }
+        return true;
+    });
     if (parts.size() != count || count == 0 || parts.begin()->first != 1 || parts.rbegin()->first != count) return {};
     std::vector<std::byte> profile;
     for (const auto& [number, part] : parts) profile.insert(profile.end(), part.begin(), part.end());
@@ -117,8 +67,7 @@ std::vector<std::byte> jpeg_profile(std::span<const std::byte> file) {
 
 std::vector<std::byte> webp_profile(std::span<const std::byte> file) {
     for (std::size_t at = 12; at + 8 <= file.size();) {
-        std::size_t length = 0;
-        for (std::size_t i = 4; i-- > 0;) length = (length << 8U) | byte_at(file, at + 4 + i);
+        const std::size_t length = little_endian_at(file, at + 4);
         if (length > file.size() - at - 8) break;
         if (has_at(file, at, "ICCP"sv)) {
             const auto profile = file.subspan(at + 8, length);
@@ -166,6 +115,46 @@ std::vector<std::byte> png_profile(std::span<const std::byte> file) {
 }
 
 }  // namespace
+
+ImageFormat image_format(std::span<const std::byte> front) {
+    if (at(front, 0, "\xff\xd8\xff"sv)) return ImageFormat::Jpeg;
+    if (at(front, 0, "\x89PNG\r\n\x1a\n"sv)) return ImageFormat::Png;
+    if (at(front, 0, "GIF87a"sv) || at(front, 0, "GIF89a"sv)) return ImageFormat::Gif;
+    if (is_bmp(front)) return ImageFormat::Bmp;
+    if (at(front, 0, "II*\0"sv) || at(front, 0, "MM\0*"sv)) return ImageFormat::Tiff;
+    if (at(front, 0, "II+\0"sv) || at(front, 0, "MM\0+"sv)) return ImageFormat::Tiff;  // BigTIFF
+    if (at(front, 0, "RIFF"sv) && at(front, 8, "WEBP"sv)) return ImageFormat::Webp;
+    if (is_heif(front)) return ImageFormat::Heif;
+    if (at(front, 0, "\0\0\0\x0cJXL "sv) || at(front, 0, "\xff\x0a"sv)) return ImageFormat::JpegXl;
+    if (at(front, 0, "\0\0\0\x0cjP  "sv)) return ImageFormat::Jpeg2000;
+    return ImageFormat::Unknown;
+}
+
+std::string_view to_string(ImageFormat format) {
+    switch (format) {
+        case ImageFormat::Unknown:
+            return "unknown";
+        case ImageFormat::Jpeg:
+            return "JPEG";
+        case ImageFormat::Png:
+            return "PNG";
+        case ImageFormat::Gif:
+            return "GIF";
+        case ImageFormat::Bmp:
+            return "BMP";
+        case ImageFormat::Tiff:
+            return "TIFF";
+        case ImageFormat::Webp:
+            return "WebP";
+        case ImageFormat::Heif:
+            return "HEIF or AVIF";
+        case ImageFormat::JpegXl:
+            return "JPEG XL";
+        case ImageFormat::Jpeg2000:
+            return "JPEG 2000";
+    }
+    return "unknown";
+}
 
 // ICC.1: the size, 12 bytes, the data's colour space, 16 bytes, "acsp"; in total a header of 128 bytes, then the number
 // of tags.

@@ -14,6 +14,18 @@ enum class ImageFormat { Unknown, Jpeg, Png, Gif, Bmp, Tiff, Webp, Heif, JpegXl,
 
 inline constexpr std::size_t kMagicBytes = 16;  // enough of a file to detect its format
 
+// The number in `bytes` (at most 4) at `at`, all inside the file.
+inline std::uint32_t little_endian_at(std::span<const std::byte> file, std::size_t at, std::size_t bytes = 4) {
+    std::uint32_t number = 0;
+    for (std::size_t i = bytes; i-- > 0;) number = (number << 8U) | std::to_integer<std::uint32_t>(file[at + i]);
+    return number;
+}
+inline std::uint32_t big_endian_at(std::span<const std::byte> file, std::size_t at, std::size_t bytes = 4) {
+    std::uint32_t number = 0;
+    for (std::size_t i = 0; i < bytes; ++i) number = (number << 8U) | std::to_integer<std::uint32_t>(file[at + i]);
+    return number;
+}
+
 ImageFormat image_format(std::span<const std::byte> front);
 std::string_view to_string(ImageFormat format);
 

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 
@@ -251,6 +252,21 @@ ImageSize JpegPicture::scale_towards(ImageSize target) {
 
 void JpegPicture::read(std::uint32_t rows, std::uint8_t* rgb) {
     if (rows > 0) decoder_->read(rows, rgb);
+}
+
+void for_each_jpeg_segment(std::span<const std::byte> file,
+                           const std::function<bool(unsigned type, std::span<const std::byte> segment)>& take) {
+    const auto byte = [&](std::size_t at) { return std::to_integer<unsigned>(file[at]); };
+    for (std::size_t at = 2; at + 4 <= file.size() && byte(at) == 0xff && byte(at + 1) != 0xda;) {
+        if (byte(at + 1) == 0xff) {  // a fill byte
+            ++at;
+            continue;
+        }
+        const std::size_t length = big_endian_at(file, at + 2, 2);
+        if (length < 2 || length > file.size() - at - 2) break;
+        if (!take(byte(at + 1), file.subspan(at + 4, length - 2))) break;
+        at += 2 + length;
+    }
 }
 
 bool reaches_first_scan(std::span<const std::byte> front) {

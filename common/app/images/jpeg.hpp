@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -37,6 +38,11 @@ class JpegPicture {
     struct Decoder;
     std::unique_ptr<Decoder> decoder_;
 };
+
+// Passes each segment before the first scan to `take`, with the second byte of its marker, until `take` returns false,
+// or the file is damaged. `file`: begins like a JPEG file.
+void for_each_jpeg_segment(std::span<const std::byte> file,
+                           const std::function<bool(unsigned type, std::span<const std::byte> segment)>& take);
 
 // True if the front of a JPEG file reaches its first scan, and so has all bytes before the pixels.
 bool reaches_first_scan(std::span<const std::byte> front);

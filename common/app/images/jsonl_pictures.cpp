@@ -141,98 +141,6 @@ std::string path_of(const std::string& uri) {
 
 std::string line_label(std::uint64_t number) { return "line " + std::to_string(number); }
 
-}  // namespace
-
-JsonlPictures::JsonlPictures(const std::string& input) : input_(input), file_(open_manifest(input)) {
-    const fs::path parent = fs::path(input).parent_path();
-    folder_ = parent.empty() ? "." : parent.string();
-    try {
-        read_lines();
-    } catch (const Error& problem) {
-        refuse(input, problem.what(), problem.kind());
-    }
-    if (lines_.empty()) refuse(input, "the manifest has no lines", ErrorKind::NoInput);
-}
-
-void JsonlPictures::read_lines() {
-    std::uint64_t number = 0;
-    for_each_line(file_, [&](std::uint64_t offset, std::uint64_t bytes, std::string_view text) {
-        Line line{.number = ++number, .offset = offset, .bytes = bytes};
-        if (number == 1 && text.starts_with("\xef\xbb\xbf")) {  // a byte-order mark, as Windows' editors write it
-            text.remove_prefix(3);
-            line.offset += 3;
-            line.bytes -= 3;
-        }
-        if (text.size() < line.bytes || !blank(text)) take(line, text);
-    });
-    keys_ = make_item_keys(keys_, NamesAre::Ids);
-    ids_ = {};
-}
-
-void JsonlPictures::take(const Line& line, std::string_view text) {
-    lines_.push_back(line);
-    lines_.back().hash = XXH3_64bits(text.data(), text.size());
-    try {
-        const Entry entry = parse(text);
-        const std::string path = path_of(entry.uri);
-        if (entry.id)
-            if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
-                throw UnreadableItem("its id '" + printable(*entry.id) + "' is also the id of line " +
-                                     std::to_string(found->second));
-        keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
-        const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
-        lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
-    } catch (const UnreadableItem& problem) {
-        keys_.push_back("line-" + std::to_string(line.number));
-        unusable_.emplace(lines_.size() - 1, line_label(line.number) + ": " + problem.what());
-    }
-}
-
-std::string JsonlPictures::description() const {
-    return std::to_string(lines_.size()) + " lines of " + printable(input_) +
-           (unusable_.empty() ? "" : ", " + std::to_string(unusable_.size()) + " of them unusable");
-}
-
-void JsonlPictures::check_usable(std::uint64_t picture) const {
-    if (const auto why = unusable_.find(picture); why != unusable_.end()) throw UnreadableItem(why->second);
-}
-
-std::string JsonlPictures::text_of(std::uint64_t picture) const {
-    const Line& line = lines_[picture];
-    std::string text(line.bytes, '\0');
-    std::size_t got = 0;
-    try {
-        got = file_.read_at(line.offset, std::as_writable_bytes(std::span(text)));
-    } catch (const Error& problem) {
-        throw UnreadableItem(line_label(line.number) + " " + problem.what());
-    }
-    if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is missing: the manifest became shorter");
-    if (XXH3_64bits(text.data(), text.size()) != line.hash)
-        throw UnreadableItem(line_label(line.number) + " was changed since the manifest was listed");
-    return text;
-}
-
-PicturePlace JsonlPictures::place(std::uint64_t picture) const {
-    check_usable(picture);
-    return (fs::path(folder_) / path_of(parse(text_of(picture)).uri)).string();
-}
-
-std::string JsonlPictures::origin(std::uint64_t picture) const {
-    const std::string line = printable(input_) + ":" + std::to_string(lines_[picture].number);
-    try {
-        return line + " (" + printable(place(picture).path) + ")";
-    } catch (const UnreadableItem&) {
-        return line;
-    }
-}
-
-std::string JsonlPictures::columns(std::uint64_t picture) const {
-    check_usable(picture);
-    return json_text(parse(text_of(picture)).columns);
-}
-
-namespace {
-
 using nlohmann::json;
 
 constexpr std::size_t kMostLevels = 64;
@@ -323,6 +231,94 @@ std::string number_in(std::string_view complaint) {
 }
 
 }  // namespace
+
+JsonlPictures::JsonlPictures(const std::string& input) : input_(input), file_(open_manifest(input)) {
+    const fs::path parent = fs::path(input).parent_path();
+    folder_ = parent.empty() ? "." : parent.string();
+    try {
+        read_lines();
+    } catch (const Error& problem) {
+        refuse(input, problem.what(), problem.kind());
+    }
+    if (lines_.empty()) refuse(input, "the manifest has no lines", ErrorKind::NoInput);
+}
+
+void JsonlPictures::read_lines() {
+    std::uint64_t number = 0;
+    for_each_line(file_, [&](std::uint64_t offset, std::uint64_t bytes, std::string_view text) {
+        Line line{.number = ++number, .offset = offset, .bytes = bytes};
+        if (number == 1 && text.starts_with("\xef\xbb\xbf")) {  // a byte-order mark, as Windows' editors write it
+            text.remove_prefix(3);
+            line.offset += 3;
+            line.bytes -= 3;
+        }
+        if (text.size() < line.bytes || !blank(text)) take(line, text);
+    });
+    keys_ = make_item_keys(keys_, NamesAre::Ids);
+    ids_ = {};
+}
+
+void JsonlPictures::take(const Line& line, std::string_view text) {
+    lines_.push_back(line);
+    lines_.back().hash = XXH3_64bits(text.data(), text.size());
+    try {
+        const Entry entry = parse(text);
+        const std::string path = path_of(entry.uri);
+        if (entry.id)
+            if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
+                throw UnreadableItem("its id '" + printable(*entry.id) + "' is also the id of line " +
+                                     std::to_string(found->second));
+        keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
+        const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
+        lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
+    } catch (const UnreadableItem& problem) {
+        keys_.push_back("line-" + std::to_string(line.number));
+        unusable_.emplace(lines_.size() - 1, line_label(line.number) + ": " + problem.what());
+    }
+}
+
+std::string JsonlPictures::description() const {
+    return std::to_string(lines_.size()) + " lines of " + printable(input_) +
+           (unusable_.empty() ? "" : ", " + std::to_string(unusable_.size()) + " of them unusable");
+}
+
+void JsonlPictures::check_usable(std::uint64_t picture) const {
+    if (const auto why = unusable_.find(picture); why != unusable_.end()) throw UnreadableItem(why->second);
+}
+
+std::string JsonlPictures::text_of(std::uint64_t picture) const {
+    const Line& line = lines_[picture];
+    std::string text(line.bytes, '\0');
+    std::size_t got = 0;
+    try {
+        got = file_.read_at(line.offset, std::as_writable_bytes(std::span(text)));
+    } catch (const Error& problem) {
+        throw UnreadableItem(line_label(line.number) + " " + problem.what());
+    }
+    if (got < text.size()) throw UnreadableItem(line_label(line.number) + " is missing: the manifest became shorter");
+    if (XXH3_64bits(text.data(), text.size()) != line.hash)
+        throw UnreadableItem(line_label(line.number) + " was changed since the manifest was listed");
+    return text;
+}
+
+PicturePlace JsonlPictures::place(std::uint64_t picture) const {
+    check_usable(picture);
+    return (fs::path(folder_) / path_of(parse(text_of(picture)).uri)).string();
+}
+
+std::string JsonlPictures::origin(std::uint64_t picture) const {
+    const std::string line = printable(input_) + ":" + std::to_string(lines_[picture].number);
+    try {
+        return line + " (" + printable(place(picture).path) + ")";
+    } catch (const UnreadableItem&) {
+        return line;
+    }
+}
+
+std::string JsonlPictures::columns(std::uint64_t picture) const {
+    check_usable(picture);
+    return json_text(parse(text_of(picture)).columns);
+}
 
 json parse_input_object(std::string_view text) {
     std::size_t members = 0;

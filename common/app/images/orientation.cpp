@@ -5,6 +5,9 @@
 #include <optional>
 #include <string_view>
 
+#include "common/app/images/image_format.hpp"
+#include "common/app/images/jpeg.hpp"
+
 namespace offramp {
 namespace {
 
@@ -17,10 +20,7 @@ class TiffNumbers {
 
     std::optional<std::uint32_t> at(std::size_t offset, std::size_t bytes) const {
         if (offset > tiff_.size() || bytes > tiff_.size() - offset) return std::nullopt;
-        std::uint32_t value = 0;
-        for (std::size_t i = 0; i < bytes; ++i)
-            value = (value << 8U) | std::to_integer<std::uint32_t>(tiff_[offset + (big_endian_ ? i : bytes - 1 - i)]);
-        return value;
+        return big_endian_ ? big_endian_at(tiff_, offset, bytes) : little_endian_at(tiff_, offset, bytes);
     }
 
   private:
@@ -104,19 +104,13 @@ Orientation exif_orientation(std::span<const std::byte> tiff) {
 }
 
 Orientation jpeg_orientation(std::span<const std::byte> file) {
-    const auto byte = [&](std::size_t at) { return std::to_integer<std::size_t>(file[at]); };
-    for (std::size_t at = 2; at + 4 <= file.size() && byte(at) == 0xff && byte(at + 1) != 0xda;) {
-        if (byte(at + 1) == 0xff) {  // a fill byte
-            ++at;
-            continue;
-        }
-        const std::size_t length = (byte(at + 2) << 8U) | byte(at + 3);
-        if (length < 2 || length > file.size() - at - 2) break;
-        const auto segment = file.subspan(at + 4, length - 2);
-        if (byte(at + 1) == 0xe1 && begins_with(segment, "Exif\0\0"sv)) return exif_orientation(segment.subspan(6));
-        at += 2 + length;
-    }
-    return Orientation::Upright;
+    auto found = Orientation::Upright;
+    for_each_jpeg_segment(file, [&](unsigned type, std::span<const std::byte> segment) {
+        if (type != 0xe1 || !begins_with(segment, "Exif\0\0"sv)) return true;
+        found = exif_orientation(segment.subspan(6));
+        return false;
+    });
+    return found;
 }
 
 ImageSize upright_size(ImageSize stored, Orientation orientation) {

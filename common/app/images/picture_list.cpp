@@ -1,6 +1,21 @@
 #include "common/app/images/picture_list.hpp"
 
-#include "common/app/images/file_list.hpp"
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "common/app/images/image_format.hpp"
+#include "common/app/images/item_keys.hpp"
 #include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_pictures.hpp"
 #include "common/base/error.hpp"
@@ -15,5 +30,215 @@ std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::s
     return std::make_unique<FilePictures>(listed.empty() ? list_image_files(input, still_wanted)
                                                          : read_listed_files(input, listed));
 }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWanted =
+    "Give --input a folder of pictures (.jpg, .png, .tif, .webp, .bmp, .gif), a text file with one path per line, or "
+    "one picture";
+
+[[noreturn]] void no_input(const std::string& input, const std::string& why, const std::string& hint = kWanted) {
+    throw ConfigError("--input '" + printable(input) + "': " + why, hint, ErrorKind::NoInput);
+}
+
+// Walks a folder and visits each folder below it once: links may lead back, or to one folder in a million ways. Files
+// of the tree itself come before files behind links, and links are followed in the order of their names, so that a
+// folder's name does not depend on the disk's order.
+class FolderWalk {
+  public:
+    FolderWalk(std::string root, const StillWanted& still_wanted)
+        : root_(std::move(root)), still_wanted_(still_wanted) {}
+
+    void walk_all() {
+        walk(root_, "");
+        while (!links_.empty()) {
+            const auto link = links_.extract(links_.begin());
+            walk(link.mapped(), link.key());
+        }
+    }
+
+    std::vector<std::string> names;
+    std::size_t other_files = 0;
+
+  private:
+    void walk(const fs::path& folder, const std::string& name) {
+        if (still_wanted_) still_wanted_();
+        struct stat status {};
+        if (::stat(folder.c_str(), &status) != 0) return list_failed(name, errno);
+        if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
+        std::error_code error;
+        fs::directory_iterator entry(folder, error);
+        if (error) return list_failed(name, error.value());
+        for (; entry != fs::directory_iterator(); entry.increment(error)) {
+            take(*entry, name);
+            if (error) break;
+        }
+        if (error) list_failed(name, error.value());
+    }
+
+    void take(const fs::directory_entry& entry, const std::string& parent) {
+        const std::string file = entry.path().filename().string();
+        if (file.front() == '.') return;
+        const std::string name = parent.empty() ? file : parent + "/" + file;
+        std::error_code error;
+        if (entry.is_directory(error) && entry.is_symlink(error))
+            links_.emplace(name, entry.path());
+        else if (entry.is_directory(error))
+            walk(entry.path(), name);
+        else if (has_image_extension(file))
+            names.push_back(name);
+        else
+            ++other_files;
+    }
+
+    void list_failed(const std::string& name, int errno_value) {
+        if (name.empty()) no_input(root_, std::string("cannot be listed: ") + std::strerror(errno_value));
+        names.push_back(name);
+    }
+
+    std::string root_;
+    const StillWanted& still_wanted_;
+    std::set<std::pair<dev_t, ino_t>> visited_;
+    std::map<std::string, fs::path> links_;  // links to folders, which are followed after the tree
+};
+
+FileList list_folder(const std::string& input, const StillWanted& still_wanted) {
+    FolderWalk walk(input, still_wanted);
+    walk.walk_all();
+    if (walk.names.empty())
+        no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
+                 "Images are files that end in .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp or "
+                 ".gif, in this folder or below it. Hidden files are skipped");
+    std::sort(walk.names.begin(), walk.names.end());
+    return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
+            .root = input,
+            .names = std::move(walk.names),
+            .other_files = walk.other_files};
+}
+
+// The compression of a file with these first bytes; empty: none detected.
+std::string packing_of(std::string_view front) {
+    using namespace std::string_view_literals;
+    constexpr std::pair<std::string_view, const char*> kPackings[] = {
+        {"\x1f\x8b"sv, "gzip-compressed: unpack it (tar xzf FILE for a .tar.gz, gunzip FILE for others)"},
+        {"PK\x03\x04"sv, "a zip archive, as .npz files are: unpack it (unzip FILE)"},
+        {"\x28\xb5\x2f\xfd"sv, "zstd-compressed: unpack it (zstd -d FILE)"},
+        {"\xfd"
+         "7zXZ"sv,
+         "xz-compressed: unpack it (xz -d FILE)"},
+        {"BZh"sv, "bzip2-compressed: unpack it (bunzip2 FILE)"},
+        {"7z\xbc\xaf"sv, "a 7z archive: unpack it"}};
+    for (const auto& [magic, what] : kPackings)
+        if (front.starts_with(magic)) return what;
+    return {};
+}
+
+std::string parent_folder(const std::string& file) {
+    const std::string parent = fs::path(file).parent_path().string();
+    return parent.empty() ? "." : parent;
+}
+
+FileList read_list(const std::string& input, std::ifstream& file, std::string text) {
+    std::vector<char> block(1U << 16);
+    while (file) {
+        file.read(block.data(), static_cast<std::streamsize>(block.size()));
+        text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+    }
+    if (file.bad()) no_input(input, "the list cannot be read to its end");
+    if (const std::string packing = packing_of(text); !packing.empty())
+        throw ConfigError("--input '" + printable(input) + "': the file is " + packing, kWanted, ErrorKind::BadInput);
+    if (text.find('\0') != std::string::npos)
+        throw ConfigError(
+            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)", kWanted,
+            ErrorKind::BadInput);
+    FileList list{.description = {}, .root = parent_folder(input), .names = {}};
+    std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        std::string line = text.substr(begin, end - begin);
+        begin = end + 1;
+        if (line.ends_with('\r')) line.pop_back();
+        if (line.starts_with('#') || line.find_first_not_of(" \t") == std::string::npos) continue;
+        list.names.push_back(std::move(line));
+    }
+    if (list.names.empty())
+        no_input(input, "no path in this list file",
+                 "Write one path per line; blank lines and lines that begin with # are ignored");
+    list.description = std::to_string(list.names.size()) + " files listed in " + printable(input);
+    return list;
+}
+
+}  // namespace
+
+std::string FileList::path(std::size_t index) const { return (fs::path(root) / names[index]).string(); }
+
+std::vector<std::string> FileList::key_names() const {
+    std::error_code error;
+    const fs::path base = fs::absolute(root, error).lexically_normal();
+    const std::string prefix = base.string().ends_with('/') ? base.string() : base.string() + "/";
+    std::vector<std::string> shown;
+    shown.reserve(names.size());
+    for (const std::string& name : names) {
+        const std::string whole = name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
+        shown.push_back(!error && whole.starts_with(prefix) ? whole.substr(prefix.size()) : name);
+    }
+    return shown;
+}
+
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted) {
+    if (input.empty()) no_input(input, "the source images needs an input and none is given");
+    std::error_code error;
+    const fs::file_status status = fs::status(input, error);
+    if (status.type() == fs::file_type::not_found) no_input(input, "no such file or folder");
+    if (error) no_input(input, "cannot be accessed: " + error.message());
+    if (fs::is_directory(status)) return list_folder(input, still_wanted);
+
+    std::ifstream file(input, std::ios::binary);
+    if (!file) no_input(input, std::string("cannot be opened: ") + std::strerror(errno));
+    std::string front(kMagicBytes, '\0');
+    file.read(front.data(), static_cast<std::streamsize>(front.size()));
+    front.resize(static_cast<std::size_t>(file.gcount()));
+    if (image_format(std::as_bytes(std::span(front))) != ImageFormat::Unknown)
+        return {.description = "1 file, " + printable(input),
+                .root = parent_folder(input),
+                .names = {fs::path(input).filename().string()}};
+    return read_list(input, file, std::move(front));
+}
+
+std::string text_of_listed_files(const FileList& list) {
+    std::string text = std::to_string(list.names.size()) + "\n";
+    for (const std::string& name : list.names) text.append(name).push_back('\0');
+    return text;
+}
+
+FileList read_listed_files(const std::string& input, const std::string& listed) {
+    std::ifstream file(listed, std::ios::binary);
+    if (!file)
+        throw ConfigError("--input-list '" + printable(listed) + "' cannot be opened: " + std::strerror(errno),
+                          "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
+    std::uint64_t count = 0;
+    FileList list{.description = {}, .root = input, .names = {}};
+    if (file >> count && file.get() == '\n')
+        for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(std::move(name));
+    if (file.bad())
+        throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
+                          "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
+    if (list.names.empty() || list.names.size() != count)
+        throw ConfigError("--input-list '" + printable(listed) +
+                              "' is truncated, or is not the list of a job: it declares " + std::to_string(count) +
+                              " files and has " + std::to_string(list.names.size()),
+                          "Begin another job", ErrorKind::BadInput);
+    list.description = std::to_string(count) + " files under " + printable(input) + ", as they were listed";
+    return list;
+}
+
+FilePictures::FilePictures(const std::string& input, const StillWanted& still_wanted)
+    : FilePictures(list_image_files(input, still_wanted)) {}
+
+FilePictures::FilePictures(FileList files) : files_(std::move(files)), keys_(make_item_keys(files_.key_names())) {}
+
+std::string FilePictures::origin(std::uint64_t picture) const { return printable(files_.path(picture)); }
 
 }  // namespace offramp

@@ -44,4 +44,51 @@ class PictureList {
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
                                            const StillWanted& still_wanted = {}, const std::string& listed = {});
 
+// The paths of the image files that --input names, in a stable order. Holds names only; no file is opened.
+struct FileList {
+    std::string description;         // "1200 files under /data/photos"
+    std::string root;                // base of relative names
+    std::vector<std::string> names;  // relative to root, or absolute (from a list file)
+    std::uint64_t other_files = 0;   // files in a walked folder without a picture's extension
+
+    std::string path(std::size_t index) const;
+    // The names for make_item_keys(): names under root are relative to it.
+    std::vector<std::string> key_names() const;
+};
+
+// `input` is a folder, a list file, or one image. A folder is walked recursively: hidden entries are skipped, links are
+// followed, each folder is visited once. Files are selected by extension and sorted bytewise by relative path. A folder
+// that cannot be listed is in the list itself, so that it is reported. A list file has one path per line, relative to
+// its own folder; blank lines and lines that begin with # are skipped. Errors: ConfigError NoInput: missing path, no
+// permission, no image; BadInput: none of the three.
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
+
+// The contents of a file that stores the result of list_image_files(): the number of names in decimal and a newline,
+// then each name and a zero byte. Many programs can thus share one walk of a folder, and see the same items.
+std::string text_of_listed_files(const FileList& list);
+// Reads the listing of the folder `input` from the file `listed`, without reading the folder. Errors: ConfigError
+// NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
+FileList read_listed_files(const std::string& input, const std::string& listed);
+
+// The images of a folder, a list file, or one image. Errors: those of list_image_files() and read_listed_files().
+class FilePictures final : public PictureList {
+  public:
+    explicit FilePictures(const std::string& input, const StillWanted& still_wanted = {});
+    explicit FilePictures(FileList files);
+
+    std::string description() const override { return files_.description; }
+    std::vector<LeftOut> left_out() const override {
+        if (files_.other_files == 0) return {};
+        return {{"other files, which do not have a picture's extension", files_.other_files}};
+    }
+    std::uint64_t size() const override { return keys_.size(); }
+    std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }
+    PicturePlace place(std::uint64_t picture) const override { return files_.path(picture); }
+    std::string origin(std::uint64_t picture) const override;
+
+  private:
+    FileList files_;
+    std::vector<std::string> keys_;
+};
+
 }  // namespace offramp

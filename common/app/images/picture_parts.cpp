@@ -11,19 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/bmp.hpp"
 #include "common/app/images/geometry.hpp"
-#include "common/app/images/gif.hpp"
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jpeg.hpp"
 #include "common/app/images/orientation.hpp"
 #include "common/app/images/picture_bytes.hpp"
 #include "common/app/images/png.hpp"
-#include "common/app/images/png_reading.hpp"
 #include "common/app/images/tiff.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {
@@ -61,50 +58,6 @@ std::unique_ptr<PictureRows> held_whole(const PicturePlace& place, ImageSize siz
     return std::make_unique<HeldWhole>(place, size);
 }
 
-}  // namespace
-
-void PictureRows::pass_over(std::uint32_t rows) {
-    std::vector<std::uint8_t> row(std::size_t{size().width} * 3);
-    for (; rows > 0; --rows) read(1, row.data());
-}
-
-std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
-    FileWindow file(place);
-    std::vector<std::byte> front = file.front(kFront);
-    const ImageFormat format = image_format(front);
-    if (format == ImageFormat::Png) {
-        const ImageSize size = read_png_size(front, kMostTiledPixels);
-        const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
-        if (orientation != Orientation::Upright)
-            return held_whole(place, upright_size(size, orientation), "a rotated or mirrored PNG");
-        return front[kInterlaceAt] == std::byte{0} ? rows_of_png(std::move(file), size)
-                                                   : held_whole(place, size, "an interlaced PNG");
-    }
-    if (format == ImageFormat::Jpeg) {
-        if (!reaches_first_scan(front)) front = file.front(kLongFront);
-        const Orientation orientation = jpeg_orientation(front);
-        auto rows = rows_of_jpeg(std::move(file));
-        if (orientation == Orientation::Upright) return rows;
-        return held_whole(place, upright_size(rows->size(), orientation), "a rotated or mirrored JPEG");
-    }
-    if (format == ImageFormat::Webp) {
-        // Its size is before the pixels, its orientation after them.
-        check_held_whole(read_webp_size(front, kMostTiledPixels), "a WebP");
-        return held_whole(place, ImageDecoder().size_of_file(place), "a WebP");
-    }
-    if (format == ImageFormat::Bmp) return held_whole(place, read_bmp_size(front, kMostTiledPixels), "a BMP");
-    if (format == ImageFormat::Gif)
-        return held_whole(place, read_gif_size(file.front(kLongFront), kMostTiledPixels), "a GIF");
-    if (format == ImageFormat::Tiff) {
-        TiffPicture picture(picture_bytes(place), kMostTiledPixels);
-        if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
-        return held_whole(place, upright_size(picture.size(), picture.orientation()), "a rotated or mirrored TIFF");
-    }
-    refuse_format(format);
-}
-
-namespace {
-
 class RowsOfJpeg final : public PictureRows {
   public:
     explicit RowsOfJpeg(std::unique_ptr<JpegPicture> picture)
@@ -115,17 +68,6 @@ class RowsOfJpeg final : public PictureRows {
   private:
     std::unique_ptr<JpegPicture> picture_;
 };
-
-}  // namespace
-
-std::unique_ptr<PictureRows> rows_of_jpeg(FileWindow file) {
-    auto picture = std::make_unique<JpegPicture>(std::move(file));
-    check_pixels(picture->size(), kMostTiledPixels);
-    if (picture->has_many_scans()) check_held_whole(picture->size(), "a progressive JPEG");
-    return std::make_unique<RowsOfJpeg>(std::move(picture));
-}
-
-namespace {
 
 struct RowReading : PngReading {
     FileWindow* file;
@@ -212,14 +154,6 @@ class RowsOfPng final : public PictureRows {
     std::uint32_t read_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<PictureRows> rows_of_png(FileWindow file, ImageSize size) {
-    return std::make_unique<RowsOfPng>(std::move(file), size);
-}
-
-namespace {
-
 class RowsOfTiff final : public PictureRows {
   public:
     RowsOfTiff(TiffPicture picture, std::uint64_t most_held)
@@ -265,14 +199,6 @@ class RowsOfTiff final : public PictureRows {
     std::vector<std::uint8_t> held_;  // the decoded rows
 };
 
-}  // namespace
-
-std::unique_ptr<PictureRows> rows_of_tiff(TiffPicture picture, std::uint64_t most_held) {
-    return std::make_unique<RowsOfTiff>(std::move(picture), most_held);
-}
-
-namespace {
-
 class RegionsOfTiff final : public PictureRegions {
   public:
     explicit RegionsOfTiff(TiffPicture picture)
@@ -296,6 +222,61 @@ class RegionsOfTiff final : public PictureRegions {
 };
 
 }  // namespace
+
+void PictureRows::pass_over(std::uint32_t rows) {
+    std::vector<std::uint8_t> row(std::size_t{size().width} * 3);
+    for (; rows > 0; --rows) read(1, row.data());
+}
+
+std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
+    FileWindow file(place);
+    std::vector<std::byte> front = file.front(kFront);
+    const ImageFormat format = image_format(front);
+    if (format == ImageFormat::Png) {
+        const ImageSize size = read_png_size(front, kMostTiledPixels);
+        const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
+        if (orientation != Orientation::Upright)
+            return held_whole(place, upright_size(size, orientation), "a rotated or mirrored PNG");
+        return front[kInterlaceAt] == std::byte{0} ? rows_of_png(std::move(file), size)
+                                                   : held_whole(place, size, "an interlaced PNG");
+    }
+    if (format == ImageFormat::Jpeg) {
+        if (!reaches_first_scan(front)) front = file.front(kLongFront);
+        const Orientation orientation = jpeg_orientation(front);
+        auto rows = rows_of_jpeg(std::move(file));
+        if (orientation == Orientation::Upright) return rows;
+        return held_whole(place, upright_size(rows->size(), orientation), "a rotated or mirrored JPEG");
+    }
+    if (format == ImageFormat::Webp) {
+        // Its size is before the pixels, its orientation after them.
+        check_held_whole(read_webp_size(front, kMostTiledPixels), "a WebP");
+        return held_whole(place, ImageDecoder().size_of_file(place), "a WebP");
+    }
+    if (format == ImageFormat::Bmp) return held_whole(place, read_bmp_size(front, kMostTiledPixels), "a BMP");
+    if (format == ImageFormat::Gif)
+        return held_whole(place, read_gif_size(file.front(kLongFront), kMostTiledPixels), "a GIF");
+    if (format == ImageFormat::Tiff) {
+        TiffPicture picture(picture_bytes(place), kMostTiledPixels);
+        if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
+        return held_whole(place, upright_size(picture.size(), picture.orientation()), "a rotated or mirrored TIFF");
+    }
+    refuse_format(format);
+}
+
+std::unique_ptr<PictureRows> rows_of_jpeg(FileWindow file) {
+    auto picture = std::make_unique<JpegPicture>(std::move(file));
+    check_pixels(picture->size(), kMostTiledPixels);
+    if (picture->has_many_scans()) check_held_whole(picture->size(), "a progressive JPEG");
+    return std::make_unique<RowsOfJpeg>(std::move(picture));
+}
+
+std::unique_ptr<PictureRows> rows_of_png(FileWindow file, ImageSize size) {
+    return std::make_unique<RowsOfPng>(std::move(file), size);
+}
+
+std::unique_ptr<PictureRows> rows_of_tiff(TiffPicture picture, std::uint64_t most_held) {
+    return std::make_unique<RowsOfTiff>(std::move(picture), most_held);
+}
 
 std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place) {
     PictureBytes bytes = picture_bytes(place);

@@ -27,6 +27,17 @@ bool is_a_lesser_page(TIFF* tiff) {
     return (tiff_field<std::uint32_t>(tiff, TIFFTAG_SUBFILETYPE) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
 }
 
+constexpr const char* kGetLibtiff = ". Install it: apt-get install libtiff6, dnf install libtiff";
+
+template <class Call>
+void find_call(void* library, const char* library_name, Call*& call, const char* name) {
+    void* const found = ::dlsym(library, name);
+    if (found == nullptr)
+        throw UnreadableItem("TIFF needs libtiff 4.5 or later: " + std::string(library_name) + " has no function " +
+                             name + kGetLibtiff);
+    call = reinterpret_cast<Call*>(found);
+}
+
 }  // namespace
 
 struct TiffHandle::Calls {
@@ -139,21 +150,6 @@ std::uint32_t go_to_page_in_full(TiffHandle& handle) {
     if (!at_it && libtiff().set_directory(handle.get(), static_cast<tdir_t>(page)) != 1) handle.refuse();
     return page;
 }
-
-namespace {
-
-constexpr const char* kGetLibtiff = ". Install it: apt-get install libtiff6, dnf install libtiff";
-
-template <class Call>
-void find_call(void* library, const char* library_name, Call*& call, const char* name) {
-    void* const found = ::dlsym(library, name);
-    if (found == nullptr)
-        throw UnreadableItem("TIFF needs libtiff 4.5 or later: " + std::string(library_name) + " has no function " +
-                             name + kGetLibtiff);
-    call = reinterpret_cast<Call*>(found);
-}
-
-}  // namespace
 
 Libtiff open_libtiff(const char* name) {
     void* const library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);

@@ -49,6 +49,86 @@ void rgb_of_inks(const std::array<std::uint8_t, 4>& inks, std::uint8_t* rgb) {
     }
 }
 
+constexpr std::uint32_t kMostSamples = 64;
+constexpr const char* kConvertTiff = "Convert it, for example with ImageMagick, to RGB of 8 bits";
+
+std::string name_of_compression(std::uint16_t compression) {
+    switch (compression) {
+        case COMPRESSION_OJPEG:
+            return "old-style JPEG (6)";
+        case COMPRESSION_WEBP:
+            return "WebP";
+        case COMPRESSION_CCITTRLE:
+        case COMPRESSION_CCITTRLEW:
+        case COMPRESSION_CCITTFAX3:
+            return "CCITT Group 3";  // libtiff does not detect a file that is truncated in its last row
+        case COMPRESSION_LZMA:
+            return "LZMA";
+        case COMPRESSION_LERC:
+            return "LERC";
+        case COMPRESSION_JXL:
+            return "JPEG XL";
+        case 33003:
+        case 33005:
+        case COMPRESSION_JP2000:
+            return "JPEG 2000";
+        default:
+            return "type " + std::to_string(compression);
+    }
+}
+
+std::string name_of_colours(std::uint16_t photometric) {
+    switch (photometric) {
+        case PHOTOMETRIC_SEPARATED:
+            return "inks other than CMYK";
+        case PHOTOMETRIC_YCBCR:
+            return "YCbCr colours without JPEG compression";
+        case PHOTOMETRIC_CIELAB:
+        case PHOTOMETRIC_ICCLAB:
+        case PHOTOMETRIC_ITULAB:
+            return "L*a*b* colours";
+        case PHOTOMETRIC_LOGL:
+        case PHOTOMETRIC_LOGLUV:
+            return "LogLuv colours";
+        case PHOTOMETRIC_CFA:
+            return "a camera's raw data";
+        case PHOTOMETRIC_MASK:
+            return "a transparency mask's pixels";
+        default:
+            return "colours of type " + std::to_string(photometric);
+    }
+}
+
+[[noreturn]] void refuse_layout(const std::string& what, const char* read) {
+    throw UnreadableItem("TIFF with " + what + "; only " + read + ". " + kConvertTiff);
+}
+
+void check_compression(TIFF* tiff) {
+    constexpr std::array<std::uint16_t, 8> kRead{COMPRESSION_NONE,    COMPRESSION_LZW,      COMPRESSION_ADOBE_DEFLATE,
+                                                 COMPRESSION_DEFLATE, COMPRESSION_JPEG,     COMPRESSION_PACKBITS,
+                                                 COMPRESSION_ZSTD,    COMPRESSION_CCITTFAX4};
+    const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    if (std::ranges::find(kRead, compression) == kRead.end() || libtiff().is_codec_configured(compression) == 0)
+        refuse_layout("compression by " + name_of_compression(compression),
+                      "none, LZW, Deflate, ZSTD, JPEG, PackBits and CCITT Group 4 are read");
+}
+
+std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) {
+    std::uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
+    if (libtiff().get_field(handle.get(), TIFFTAG_COLORMAP, &red, &green, &blue) != 1)
+        throw UnreadableItem("damaged TIFF: its pixels are palette indices, but it has no palette");
+    const std::size_t colours = std::size_t{1} << bits;
+    const auto fits = [colours](const std::uint16_t* of) {
+        return std::all_of(of, of + colours, [](auto v) { return v < 256; });
+    };
+    const unsigned shift = fits(red) && fits(green) && fits(blue) ? 0 : 8;  // some writers use 8 bits
+    std::vector<std::uint8_t> palette;
+    for (std::size_t i = 0; i < colours; ++i)
+        for (const std::uint16_t* const of : {red, green, blue})
+            palette.push_back(static_cast<std::uint8_t>(of[i] >> shift));
+    return palette;
+}
+
 }  // namespace
 
 TiffColors TiffColors::of_alpha() const {
@@ -138,90 +218,6 @@ void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t
             std::memset(rgb, numbers[0], 3);
     }
 }
-
-namespace {
-
-constexpr std::uint32_t kMostSamples = 64;
-constexpr const char* kConvertTiff = "Convert it, for example with ImageMagick, to RGB of 8 bits";
-
-std::string name_of_compression(std::uint16_t compression) {
-    switch (compression) {
-        case COMPRESSION_OJPEG:
-            return "old-style JPEG (6)";
-        case COMPRESSION_WEBP:
-            return "WebP";
-        case COMPRESSION_CCITTRLE:
-        case COMPRESSION_CCITTRLEW:
-        case COMPRESSION_CCITTFAX3:
-            return "CCITT Group 3";  // libtiff does not detect a file that is truncated in its last row
-        case COMPRESSION_LZMA:
-            return "LZMA";
-        case COMPRESSION_LERC:
-            return "LERC";
-        case COMPRESSION_JXL:
-            return "JPEG XL";
-        case 33003:
-        case 33005:
-        case COMPRESSION_JP2000:
-            return "JPEG 2000";
-        default:
-            return "type " + std::to_string(compression);
-    }
-}
-
-std::string name_of_colours(std::uint16_t photometric) {
-    switch (photometric) {
-        case PHOTOMETRIC_SEPARATED:
-            return "inks other than CMYK";
-        case PHOTOMETRIC_YCBCR:
-            return "YCbCr colours without JPEG compression";
-        case PHOTOMETRIC_CIELAB:
-        case PHOTOMETRIC_ICCLAB:
-        case PHOTOMETRIC_ITULAB:
-            return "L*a*b* colours";
-        case PHOTOMETRIC_LOGL:
-        case PHOTOMETRIC_LOGLUV:
-            return "LogLuv colours";
-        case PHOTOMETRIC_CFA:
-            return "a camera's raw data";
-        case PHOTOMETRIC_MASK:
-            return "a transparency mask's pixels";
-        default:
-            return "colours of type " + std::to_string(photometric);
-    }
-}
-
-[[noreturn]] void refuse_layout(const std::string& what, const char* read) {
-    throw UnreadableItem("TIFF with " + what + "; only " + read + ". " + kConvertTiff);
-}
-
-void check_compression(TIFF* tiff) {
-    constexpr std::array<std::uint16_t, 8> kRead{COMPRESSION_NONE,    COMPRESSION_LZW,      COMPRESSION_ADOBE_DEFLATE,
-                                                 COMPRESSION_DEFLATE, COMPRESSION_JPEG,     COMPRESSION_PACKBITS,
-                                                 COMPRESSION_ZSTD,    COMPRESSION_CCITTFAX4};
-    const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
-    if (std::ranges::find(kRead, compression) == kRead.end() || libtiff().is_codec_configured(compression) == 0)
-        refuse_layout("compression by " + name_of_compression(compression),
-                      "none, LZW, Deflate, ZSTD, JPEG, PackBits and CCITT Group 4 are read");
-}
-
-std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) {
-    std::uint16_t *red = nullptr, *green = nullptr, *blue = nullptr;
-    if (libtiff().get_field(handle.get(), TIFFTAG_COLORMAP, &red, &green, &blue) != 1)
-        throw UnreadableItem("damaged TIFF: its pixels are palette indices, but it has no palette");
-    const std::size_t colours = std::size_t{1} << bits;
-    const auto fits = [colours](const std::uint16_t* of) {
-        return std::all_of(of, of + colours, [](auto v) { return v < 256; });
-    };
-    const unsigned shift = fits(red) && fits(green) && fits(blue) ? 0 : 8;  // some writers use 8 bits
-    std::vector<std::uint8_t> palette;
-    for (std::size_t i = 0; i < colours; ++i)
-        for (const std::uint16_t* const of : {red, green, blue})
-            palette.push_back(static_cast<std::uint8_t>(of[i] >> shift));
-    return palette;
-}
-
-}  // namespace
 
 TiffColors read_tiff_layout(const TiffHandle& handle) {
     TIFF* const tiff = handle.get();

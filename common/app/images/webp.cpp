@@ -1,4 +1,4 @@
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/app/images/image_decode.hpp"
+#include "common/app/images/image_format.hpp"
 #include "common/app/images/unreadable_item.hpp"
 
 namespace offramp {
@@ -18,15 +19,9 @@ const std::uint8_t* bytes_of(std::span<const std::byte> file) {
     return reinterpret_cast<const std::uint8_t*>(file.data());
 }
 
-std::uint32_t number_at(std::span<const std::byte> file, std::size_t at) {
-    std::uint32_t number = 0;
-    for (std::size_t i = 4; i-- > 0;) number = (number << 8U) | std::to_integer<std::uint32_t>(file[at + i]);
-    return number;
-}
-
 [[noreturn]] void refuse(std::span<const std::byte> file, VP8StatusCode status) {
     // The container states its length.
-    const bool short_of_bytes = file.size() < 8 || file.size() - 8 < number_at(file, 4);
+    const bool short_of_bytes = file.size() < 8 || file.size() - 8 < little_endian_at(file, 4);
     if (short_of_bytes || status == VP8_STATUS_NOT_ENOUGH_DATA || status == VP8_STATUS_SUSPENDED)
         throw UnreadableItem("truncated WebP: its " + std::to_string(file.size()) + " bytes end before the image does");
     if (status == VP8_STATUS_OUT_OF_MEMORY) throw UnreadableItem("WebP: out of memory while it was decoded");
@@ -105,7 +100,7 @@ ImageSize read_webp_size(std::span<const std::byte> file, std::uint64_t most_pix
 // is odd.
 Orientation webp_orientation(std::span<const std::byte> file) {
     for (std::size_t at = 12; at + 8 <= file.size();) {
-        const std::size_t length = number_at(file, at + 4);
+        const std::size_t length = little_endian_at(file, at + 4);
         if (length > file.size() - at - 8) break;
         if (std::memcmp(file.data() + at, "EXIF", 4) == 0) {
             auto exif = file.subspan(at + 8, length);

@@ -34,8 +34,6 @@ class OutputShare {
     // run's: an error if `lock` is Required, otherwise no share.
     OutputShare(const HeldFolder& output, const std::string& run_id, Lock lock);
 
-    bool is_held() const { return static_cast<bool>(file_); }
-
   private:
     ProcessOwnFd file_;
 };

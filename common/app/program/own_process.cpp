@@ -7,16 +7,11 @@
 #include <sys/signalfd.h>
 
 #include <cerrno>
-#include <exception>
 #include <filesystem>
 #include <limits>
-#include <optional>
 #include <system_error>
 
 #include "common/base/error.hpp"
-#include "common/base/log.hpp"
-#include "common/base/trace.hpp"
-#include "common/tracing/live_trace.hpp"
 
 namespace offramp {
 
@@ -52,36 +47,6 @@ std::string data_folder() {
     const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", failure);
     if (failure) throw SystemError("reading the link /proc/self/exe", failure.value(), "Is /proc mounted?");
     return (program.parent_path().parent_path() / "share").string();
-}
-
-namespace {
-
-RangeFile& trace_file() {
-    static RangeFile file;
-    return file;
-}
-
-void write(const RangeFile& to, const RecordedRanges& kept) {
-    std::error_code ignored;
-    std::filesystem::create_directories(to.folder, ignored);
-    write_range_file(to, kept);
-    if (kept.not_kept > 0) spdlog::warn("{} time ranges were not recorded in {}", kept.not_kept, to.path());
-}
-
-}  // namespace
-
-void start_recording(const std::string& folder, std::string_view process, std::string_view strategy) {
-    trace_file() = {.folder = folder, .process = std::string(process), .strategy = std::string(strategy)};
-    keep_ranges(process == "producer" ? "main" : process);
-}
-
-void save_recording() noexcept {
-    if (trace_file().folder.empty()) return;
-    try {
-        if (const std::optional<RecordedRanges> kept = take_ranges()) write(trace_file(), *kept);
-    } catch (const std::exception& problem) {
-        spdlog::warn("the trace is lost: {}", problem.what());
-    }
 }
 
 }  // namespace offramp

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "common/base/unique_fd.hpp"
 
@@ -35,11 +34,5 @@ void keep_freed_memory() noexcept;
 // The folder of files that the programs need at run time (weights shipped with a model, the tokenizer's server): share/
 // beside this program's folder. Errors: SystemError without /proc.
 std::string data_folder();
-
-// Records the time ranges of a whole process (--trace-dir). save_recording() writes them to FOLDER/PROCESS-PID.jsonl
-// (common/tracing/live_trace.hpp). Thread: before other threads start. Errors: none.
-void start_recording(const std::string& folder, std::string_view process, std::string_view strategy);
-// Does nothing without start_recording(). Thread: any. Errors: none; a file that cannot be written is a warning.
-void save_recording() noexcept;
 
 }  // namespace offramp

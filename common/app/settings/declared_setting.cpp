@@ -1,6 +1,7 @@
 #include "common/app/settings/declared_setting.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -8,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "common/app/settings/catalogue_values.hpp"
 #include "common/app/settings/declarations.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/setting_checks.hpp"
@@ -18,6 +18,13 @@
 
 namespace offramp {
 namespace {
+
+template <class Value>
+const Value& as(const SettingValue& value) {
+    const auto* const held = std::get_if<Value>(&value);
+    expect(held != nullptr, "a declared setting is read as what it is");
+    return *held;
+}
 
 using Kind = DeclaredSetting::Kind;
 
@@ -36,13 +43,6 @@ std::optional<double> number_in(const std::string& text) {
     return number;
 }
 
-using Take = bool (*)(DeclaredSetting& setting, const std::string& text);
-
-template <std::string DeclaredSetting::*kMember>
-bool take_text(DeclaredSetting& setting, const std::string& text) {
-    setting.*kMember = text;
-    return !text.empty();
-}
 template <std::vector<std::string> DeclaredSetting::*kMember>
 bool take_names(DeclaredSetting& setting, const std::string& text) {
     setting.*kMember = names_in(text);
@@ -70,25 +70,25 @@ bool take_changes(DeclaredSetting& setting, const std::string& text) {
 }
 
 // All keys except `preset`, whose form depends on the others.
-const std::map<std::string, Take, std::less<>>& keys() {
-    static const std::map<std::string, Take, std::less<>> known{
-        {"flag", take_text<&DeclaredSetting::flag>},
+const KeysOf<DeclaredSetting>& keys_of_settings() {
+    static const KeysOf<DeclaredSetting> known{
+        {"flag", take_text<DeclaredSetting, &DeclaredSetting::flag>},
         {"kind", take_kind},
-        {"group", take_text<&DeclaredSetting::group>},
-        {"help", take_text<&DeclaredSetting::help>},
-        {"value-name", take_text<&DeclaredSetting::value_name>},
-        {"accepted", take_text<&DeclaredSetting::accepted>},
+        {"group", take_text<DeclaredSetting, &DeclaredSetting::group>},
+        {"help", take_text<DeclaredSetting, &DeclaredSetting::help>},
+        {"value-name", take_text<DeclaredSetting, &DeclaredSetting::value_name>},
+        {"accepted", take_text<DeclaredSetting, &DeclaredSetting::accepted>},
         {"words", take_names<&DeclaredSetting::words>},
         {"least", take_number<&DeclaredSetting::least>},
         {"most", take_number<&DeclaredSetting::most>},
-        {"zero", take_text<&DeclaredSetting::zero>},
+        {"zero", take_text<DeclaredSetting, &DeclaredSetting::zero>},
         {"needed", take_yes_or_no<&DeclaredSetting::needed>},
         {"changes", take_changes},
-        {"reads-pictures", take_text<&DeclaredSetting::reads_pictures>},
-        {"reads-texts", take_text<&DeclaredSetting::reads_texts>},
+        {"reads-pictures", take_text<DeclaredSetting, &DeclaredSetting::reads_pictures>},
+        {"reads-texts", take_text<DeclaredSetting, &DeclaredSetting::reads_texts>},
         {"advanced", take_yes_or_no<&DeclaredSetting::advanced>},
         {"names-egress", take_yes_or_no<&DeclaredSetting::names_egress>},
-        {"memory-per-slab", take_text<&DeclaredSetting::memory_per_slab>}};
+        {"memory-per-slab", take_text<DeclaredSetting, &DeclaredSetting::memory_per_slab>}};
     return known;
 }
 
@@ -101,7 +101,7 @@ std::optional<SettingValue> preset_of(Kind kind, const std::string& text) {
     return kind == Kind::Decimal ? SettingValue(*number) : SettingValue(static_cast<std::int64_t>(*number));
 }
 
-DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) {
+DeclaredSetting read_setting(const TomlTable& table, const CatalogueSource& source) {
     const auto fail = [&](std::size_t line, const std::string& problem) { refuse_declaration(source, line, problem); };
     DeclaredSetting setting{.plug_in = std::string(source.plug_in)};
     const TomlEntry* preset = nullptr;
@@ -110,9 +110,7 @@ DeclaredSetting read_one(const TomlTable& table, const CatalogueSource& source) 
             preset = &entry;
             continue;
         }
-        const auto key = keys().find(entry.key);
-        if (key == keys().end()) fail(entry.line, "'" + entry.key + "' is not a key of a setting");
-        if (!key->second(setting, entry.text)) fail(entry.line, entry.key + " is '" + entry.text + "'");
+        take_entry(setting, keys_of_settings(), entry, source, "a setting");
     }
     const bool has_kind = std::ranges::find(table.entries, "kind", &TomlEntry::key) != table.entries.end();
     if (setting.flag.empty() || !has_kind || setting.help.empty() || setting.changes.empty())
@@ -170,10 +168,42 @@ void describe_text(const DeclaredSetting& declared, SettingGroup& group) {
 
 }  // namespace
 
+CatalogueValues::CatalogueValues() {
+    for (const DeclaredSetting& setting : DeclaredSetting::all()) values_[setting.flag] = setting.preset;
+}
+
+const SettingValue& CatalogueValues::at(std::string_view flag) const {
+    const auto found = values_.find(flag);
+    expect(found != values_.end(), "the setting is declared");
+    return found->second;
+}
+
+const std::string& CatalogueValues::text(std::string_view flag) const { return as<std::string>(at(flag)); }
+std::int64_t CatalogueValues::number(std::string_view flag) const { return as<std::int64_t>(at(flag)); }
+double CatalogueValues::decimal(std::string_view flag) const { return as<double>(at(flag)); }
+bool CatalogueValues::on(std::string_view flag) const { return as<bool>(at(flag)); }
+
+void CatalogueValues::put(std::string_view flag, SettingValue value) {
+    const auto found = values_.find(flag);
+    expect(found != values_.end() && found->second.index() == value.index(), "a declared setting keeps its kind");
+    found->second = std::move(value);
+}
+
+std::string to_text(const SettingValue& value) {
+    if (const auto* const text = std::get_if<std::string>(&value)) return *text;
+    if (const auto* const on = std::get_if<bool>(&value)) return *on ? "true" : "false";
+    if (const auto* const whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
+    // The shortest text that reads back as the same double; a TOML float needs a point or an exponent.
+    std::array<char, 32> text{};
+    const auto result = std::to_chars(text.data(), text.data() + text.size(), std::get<double>(value));
+    std::string number(text.data(), result.ptr);
+    return number.find_first_of(".en") == std::string::npos ? number + ".0" : number;
+}
+
 std::vector<DeclaredSetting> read_declarations(const CatalogueSource& source) {
     std::vector<DeclaredSetting> settings;
     const TomlDocument document = declarations_of(source);
-    for (const TomlTable& table : document.tables) settings.push_back(read_one(table, source));
+    for (const TomlTable& table : document.tables) settings.push_back(read_setting(table, source));
     return settings;
 }
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 
 namespace offramp {
 namespace {

@@ -28,7 +28,4 @@ GivenValues read_file(const std::string& path, const std::vector<Setting>& setti
 // Stores the setting's given value, if any, in the configuration. Errors: ConfigError lists the accepted values.
 void apply(const Setting& setting, const GivenValues& given, RunConfig& config);
 
-// Checks across several settings. Errors: ConfigError.
-void check_together(const RunConfig& config, const GivenValues& given, const std::string& program);
-
 }  // namespace offramp

@@ -14,7 +14,7 @@
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/shm/run_files.hpp"
 
 namespace offramp {
@@ -29,6 +29,8 @@ GivenValues read_kept(const std::string& run_dir, const std::vector<Setting>& se
                     "Its producer writes them when it starts: start the run again");
     return read_file(path, settings);
 }
+
+std::string shown(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
 
 }  // namespace
 
@@ -92,12 +94,6 @@ std::optional<RunConfig> parse_consumer_config(int argc, const char* const* argv
     for (const Setting& setting : settings) apply(setting, *given, config);
     return config;
 }
-
-namespace {
-
-std::string shown(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
-
-}  // namespace
 
 SlabWork SlabWork::of(const RunConfig& config) {
     SlabWork work;

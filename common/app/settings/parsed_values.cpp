@@ -1,11 +1,9 @@
 #include "common/app/settings/parsed_values.hpp"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
-
-#include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
@@ -13,6 +11,7 @@ namespace {
 constexpr std::size_t kMaxOutputs = 16;
 constexpr std::size_t kMaxSampleDims = 7;
 constexpr std::int64_t kMaxExtent = 65536;
+constexpr std::uint64_t kMostShards = 1'000'000;
 
 // Removes and returns the part before the next `separator`; also removes the separator.
 std::string_view take_part(std::string_view& text, char separator) {
@@ -22,16 +21,23 @@ std::string_view take_part(std::string_view& text, char separator) {
     return part;
 }
 
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+    Number number{};
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, number);
+    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
+    return number;
+}
+
 std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
     if (text.empty() || text.back() == 'x') return std::nullopt;
     std::vector<std::int64_t> shape;
     while (!text.empty()) {
         const std::string_view part = take_part(text, 'x');
-        std::int64_t extent = 0;
-        const auto result = std::from_chars(part.data(), part.data() + part.size(), extent);
-        if (result.ec != std::errc() || result.ptr != part.data() + part.size()) return std::nullopt;
-        if (extent < 1 || extent > kMaxExtent || shape.size() == kMaxSampleDims) return std::nullopt;
-        shape.push_back(extent);
+        const auto extent = parse_number<std::int64_t>(part);
+        if (!extent || *extent < 1 || *extent > kMaxExtent || shape.size() == kMaxSampleDims) return std::nullopt;
+        shape.push_back(*extent);
     }
     return shape;
 }
@@ -49,25 +55,11 @@ std::optional<OutputShapes> OutputShapes::parse(std::string_view text) {
     return shapes;
 }
 
-namespace {
-
-constexpr std::uint64_t kMostShards = 1'000'000;
-
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-    std::uint64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), end, number);
-    if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
-    return number;
-}
-
-}  // namespace
-
 std::optional<Shard> Shard::parse(std::string_view text) {
     const std::size_t slash = text.find('/');
     if (slash == std::string_view::npos) return std::nullopt;
-    const auto number = parse_number(text.substr(0, slash));
-    const auto count = parse_number(text.substr(slash + 1));
+    const auto number = parse_number<std::uint64_t>(text.substr(0, slash));
+    const auto count = parse_number<std::uint64_t>(text.substr(slash + 1));
     if (!number || !count || *number < 1 || *number > *count || *count > kMostShards) return std::nullopt;
     return Shard{.number = *number, .count = *count};
 }
@@ -77,54 +69,22 @@ Shard::Range Shard::of(std::uint64_t items) const {
     return {.begin = begin_of(number - 1), .end = begin_of(number)};
 }
 
-namespace {
-
-constexpr std::array<std::pair<std::string_view, ProcessorSpec::Kind>, 3> kKinds{
-    {{"so:", ProcessorSpec::Kind::SharedObject},
-     {"python:", ProcessorSpec::Kind::Python},
-     {"exec:", ProcessorSpec::Kind::Executable}}};
-
-std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-std::string folder_of(ProcessorSpec::Kind kind, std::string_view what) {
-    std::string folder(kind == ProcessorSpec::Kind::Executable ? file_name(what.substr(0, what.find(' ')))
-                                                               : file_name(what));
-    std::ranges::replace(folder, ':', '-');
-    return folder;
-}
-
-}  // namespace
-
-std::optional<ProcessorSpec> ProcessorSpec::of(std::string_view name) {
-    ProcessorSpec spec;
-    const auto* const kind = std::ranges::find_if(kKinds, [&](const auto& one) { return name.starts_with(one.first); });
-    if (kind != kKinds.end()) {
-        spec.kind = kind->second;
-        spec.what = name.substr(kind->first.size());
-    } else if (name.find(".py:") != std::string_view::npos || name.ends_with(".py")) {
-        spec.kind = Kind::Python;
-        spec.what = name;
-    } else {
-        return std::nullopt;
+std::optional<ErrorLimit> ErrorLimit::parse(std::string_view text) {
+    if (!text.ends_with('%')) {
+        const auto count = parse_number<std::uint64_t>(text);
+        if (!count) return std::nullopt;
+        return ErrorLimit(*count, -1);
     }
-    if (spec.what.empty())
-        throw ConfigError("--processor " + std::string(name) + " has nothing after the colon",
-                          "Give a path or a command there");
-    const auto colon = spec.what.rfind(':');
-    if (spec.kind == Kind::Python && (colon == std::string::npos || colon == 0 || colon + 1 == spec.what.size()))
-        throw ConfigError("--processor " + std::string(name) + " names no function",
-                          "Give FILE.py:FUNCTION, or python:PACKAGE.MODULE:FUNCTION");
-    spec.folder = folder_of(spec.kind, spec.what);
-    if (spec.folder.empty() || spec.folder.front() == '.')
-        throw ConfigError("--processor " + std::string(name) + " names no file",
-                          "Give a file name after the last slash");
-    return spec;
+    text.remove_suffix(1);
+    const auto percent = parse_number<double>(text);
+    if (!percent || !(*percent >= 0 && *percent <= 100)) return std::nullopt;
+    return ErrorLimit(0, *percent);
 }
 
-std::string results_folder(const std::string& output, std::string_view name, std::size_t processors) {
-    if (output.empty() || processors < 2) return output;
-    const auto spec = ProcessorSpec::of(name);
-    return output + "/" + (spec ? spec->folder : std::string(name));
+std::uint64_t ErrorLimit::allowed(std::uint64_t items) const {
+    if (percent_ < 0) return count_;
+    // Divide last: 0.29 * 100 is more than 29, but 29 * 100 / 100 is not.
+    return static_cast<std::uint64_t>(std::ceil(percent_ * static_cast<double>(items) / 100));
 }
 
 }  // namespace offramp

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -34,21 +33,23 @@ struct Shard {
     Range of(std::uint64_t items) const;
 };
 
-// A custom processor, as --processor names it: "so:./mine.so", "exec:'./tool --flag'", "python:post.py:save",
-// "python:package.module:Class", or "post.py:save" for short.
-struct ProcessorSpec {
-    enum class Kind { SharedObject, Python, Executable };
-    Kind kind{};
-    std::string what;  // the text after the kind: a path, PATH:NAME, a command
-    std::string
-        folder;  // the name of its results folder if a run has several processors: "mine.so", "post.py-save", "tool"
+// The maximum of unreadable items in a successful run: a number ("25") or a share of all items ("1%", "0.5%"). A share
+// is rounded up to whole items: at least one item may be unreadable, unless the share is 0 %.
+class ErrorLimit {
+  public:
+    // Returns nothing if the text is neither.
+    static std::optional<ErrorLimit> parse(std::string_view text);
 
-    // Returns nothing if `name` is a built-in processor, or unknown. Errors: ConfigError if the kind is followed by an
-    // invalid text.
-    static std::optional<ProcessorSpec> of(std::string_view name);
+    // True if `unreadable` items of a source with `items` items are too many.
+    bool exceeded(std::uint64_t unreadable, std::uint64_t items) const { return unreadable > allowed(items); }
+    // The maximum of unreadable items among `items`.
+    std::uint64_t allowed(std::uint64_t items) const;
+
+  private:
+    ErrorLimit(std::uint64_t count, double percent) : count_(count), percent_(percent) {}
+
+    std::uint64_t count_;
+    double percent_;  // of all items, 0 to 100; negative: use count_
 };
-
-// The folder of a processor's results: OUTPUT itself, or a folder in it if the run has several processors.
-std::string results_folder(const std::string& output, std::string_view name, std::size_t processors);
 
 }  // namespace offramp

@@ -1,21 +1,18 @@
 #include "common/app/settings/processor_results.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <array>
 #include <initializer_list>
 #include <iterator>
-#include <map>
 #include <utility>
 
 #include "common/app/settings/declarations.hpp"
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
-
-using Take = bool (*)(ProcessorResults& results, const std::string& text);
 
 template <auto kMember, class Value>
 bool take_word(ProcessorResults& results, const std::string& text,
@@ -26,12 +23,6 @@ bool take_word(ProcessorResults& results, const std::string& text,
             return true;
         }
     return false;
-}
-
-template <std::string ProcessorResults::*kMember>
-bool take_text(ProcessorResults& results, const std::string& text) {
-    results.*kMember = text;
-    return !text.empty();
 }
 
 // True if the text can be part of a file name: files of items are named by a key and an ending, in one folder.
@@ -61,7 +52,7 @@ bool take_looks_at(ProcessorResults& results, const std::string& text) {
         results, text, {{"pictures", LooksAt::Pictures}, {"items", LooksAt::Items}});
 }
 
-bool take_names(ProcessorResults& results, const std::string& text) {
+bool take_file_names(ProcessorResults& results, const std::string& text) {
     return take_word<&ProcessorResults::names, FileNames>(
         results, text, {{"key", FileNames::Key}, {"key-output", FileNames::KeyAndOutput}});
 }
@@ -85,28 +76,27 @@ bool take_settings(ProcessorResults& results, const std::string& text) {
     });
 }
 
-const std::map<std::string, Take, std::less<>>& keys() {
-    static const std::map<std::string, Take, std::less<>> known{{"of", take_text<&ProcessorResults::processor>},
-                                                                {"reads", take_reads},
-                                                                {"looks-at", take_looks_at},
-                                                                {"endings", take_endings},
-                                                                {"names", take_names},
-                                                                {"whole", take_whole},
-                                                                {"table", take_text<&ProcessorResults::table>},
-                                                                {"kept-by", take_kept_by},
-                                                                {"chosen-for", take_chosen_for},
-                                                                {"tiles", take_tiles},
-                                                                {"settings", take_settings}};
+const KeysOf<ProcessorResults>& keys_of_results() {
+    static const KeysOf<ProcessorResults> known{{"of", take_text<ProcessorResults, &ProcessorResults::processor>},
+                                                {"reads", take_reads},
+                                                {"looks-at", take_looks_at},
+                                                {"endings", take_endings},
+                                                {"names", take_file_names},
+                                                {"whole", take_whole},
+                                                {"table", take_text<ProcessorResults, &ProcessorResults::table>},
+                                                {"kept-by", take_kept_by},
+                                                {"chosen-for", take_chosen_for},
+                                                {"tiles", take_tiles},
+                                                {"settings", take_settings}};
     return known;
 }
 
-ProcessorResults read_one(const TomlTable& table, const CatalogueSource& source) {
+ProcessorResults read_table(const TomlTable& table, const CatalogueSource& source) {
     ProcessorResults results{.processor = std::string(source.plug_in)};
     for (const TomlEntry& entry : table.entries) {
-        const auto key = keys().find(entry.key);
-        if (key == keys().end()) refuse_declaration(source, entry.line, "'" + entry.key + "' is not a key of results");
-        if (entry.type != TomlType::String || !key->second(results, entry.text))
+        if (entry.type != TomlType::String && keys_of_results().contains(entry.key))
             refuse_declaration(source, entry.line, entry.key + " is '" + entry.text + "'");
+        take_entry(results, keys_of_results(), entry, source, "results");
         if (entry.key == "names" && std::ranges::find(table.entries, "endings", &TomlEntry::key) == table.entries.end())
             refuse_declaration(source, entry.line, entry.key + " needs endings, those of the files of an item");
     }
@@ -135,11 +125,25 @@ std::vector<ProcessorResults> read_all() {
     return all;
 }
 
+constexpr std::array<std::pair<std::string_view, ProcessorSpec::Kind>, 3> kKinds{
+    {{"so:", ProcessorSpec::Kind::SharedObject},
+     {"python:", ProcessorSpec::Kind::Python},
+     {"exec:", ProcessorSpec::Kind::Executable}}};
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+std::string folder_of(ProcessorSpec::Kind kind, std::string_view what) {
+    std::string folder(kind == ProcessorSpec::Kind::Executable ? file_name(what.substr(0, what.find(' ')))
+                                                               : file_name(what));
+    std::ranges::replace(folder, ':', '-');
+    return folder;
+}
+
 }  // namespace
 
 std::optional<ProcessorResults> read_results(const CatalogueSource& source) {
     const TomlDocument document = declarations_of(source);
-    return document.single ? std::optional(read_one(*document.single, source)) : std::nullopt;
+    return document.single ? std::optional(read_table(*document.single, source)) : std::nullopt;
 }
 
 std::span<const ProcessorResults> ProcessorResults::all() {
@@ -186,6 +190,38 @@ std::span<const std::string> endings_of_items() {
         return known;
     }();
     return endings;
+}
+
+std::optional<ProcessorSpec> ProcessorSpec::of(std::string_view name) {
+    ProcessorSpec spec;
+    const auto* const kind = std::ranges::find_if(kKinds, [&](const auto& one) { return name.starts_with(one.first); });
+    if (kind != kKinds.end()) {
+        spec.kind = kind->second;
+        spec.what = name.substr(kind->first.size());
+    } else if (name.find(".py:") != std::string_view::npos || name.ends_with(".py")) {
+        spec.kind = Kind::Python;
+        spec.what = name;
+    } else {
+        return std::nullopt;
+    }
+    if (spec.what.empty())
+        throw ConfigError("--processor " + std::string(name) + " has nothing after the colon",
+                          "Give a path or a command there");
+    const auto colon = spec.what.rfind(':');
+    if (spec.kind == Kind::Python && (colon == std::string::npos || colon == 0 || colon + 1 == spec.what.size()))
+        throw ConfigError("--processor " + std::string(name) + " names no function",
+                          "Give FILE.py:FUNCTION, or python:PACKAGE.MODULE:FUNCTION");
+    spec.folder = folder_of(spec.kind, spec.what);
+    if (spec.folder.empty() || spec.folder.front() == '.')
+        throw ConfigError("--processor " + std::string(name) + " names no file",
+                          "Give a file name after the last slash");
+    return spec;
+}
+
+std::string results_folder(const std::string& output, std::string_view name, std::size_t processors) {
+    if (output.empty() || processors < 2) return output;
+    const auto spec = ProcessorSpec::of(name);
+    return output + "/" + (spec ? spec->folder : std::string(name));
 }
 
 }  // namespace offramp

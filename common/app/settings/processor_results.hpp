@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -67,5 +68,22 @@ std::vector<std::string> tables_of(const ResultSettings& run);
 const std::string& processor_for_vectors(const ResultSettings& run);
 // The endings of items' file names, for any processor.
 std::span<const std::string> endings_of_items();
+
+// A custom processor, as --processor names it: "so:./mine.so", "exec:'./tool --flag'", "python:post.py:save",
+// "python:package.module:Class", or "post.py:save" for short.
+struct ProcessorSpec {
+    enum class Kind { SharedObject, Python, Executable };
+    Kind kind{};
+    std::string what;  // the text after the kind: a path, PATH:NAME, a command
+    std::string
+        folder;  // the name of its results folder if a run has several processors: "mine.so", "post.py-save", "tool"
+
+    // Returns nothing if `name` is a built-in processor, or unknown. Errors: ConfigError if the kind is followed by an
+    // invalid text.
+    static std::optional<ProcessorSpec> of(std::string_view name);
+};
+
+// The folder of a processor's results: OUTPUT itself, or a folder in it if the run has several processors.
+std::string results_folder(const std::string& output, std::string_view name, std::size_t processors);
 
 }  // namespace offramp

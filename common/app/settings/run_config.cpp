@@ -1,26 +1,147 @@
 #include "common/app/settings/run_config.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "common/app/settings/given_values.hpp"
 #include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/setting_group.hpp"
+#include "common/app/settings/toml.hpp"
 #include "common/base/error.hpp"
+#include "common/base/held_folder.hpp"
 
 namespace offramp {
+namespace {
 
-std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program) {
-    const std::vector<Setting> settings = make_settings();
-    const auto given = read_given(argc, argv, program, settings);
-    if (!given) return std::nullopt;
+constexpr const char* kConsumerProgram = "offramp-consumer";
 
-    RunConfig config;
-    for (const Setting& setting : settings)
-        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
-    apply_profile(config.profile, config);
-    for (const Setting& setting : settings) apply(setting, *given, config);
-    check_together(config, *given, program);
-    return config;
+// "one, another or a third": the processors that write to the database of --sink.
+std::string processors_of_databases() {
+    std::string names, last;
+    for (const ProcessorResults& results : ProcessorResults::all()) {
+        if (results.table.empty()) continue;
+        if (!last.empty()) names += (names.empty() ? "" : ", ") + last;
+        last = results.processor;
+    }
+    return names + (names.empty() ? "" : " or ") + last;
 }
 
-namespace {
+// True for a processor that needs each item's whole picture, and does not merge tiles.
+bool needs_whole_pictures(const ProcessorResults& results) {
+    return !results.puts_tiles_together && (results.reads == Reads::Masks || results.looks_at != LooksAt::Nothing);
+}
+
+std::string processors_that_put_tiles_together() {
+    std::string names;
+    for (const ProcessorResults& results : ProcessorResults::all())
+        if (results.puts_tiles_together && results.processor != "auto")
+            names += (names.empty() ? "" : ", ") + results.processor;
+    return names;
+}
+
+template <class KindOf>
+void check_tiles(const RunConfig& config, KindOf kind_of) {
+    const std::string tile = "--tile " + std::to_string(config.tile);
+    if (config.tile == 0)
+        throw ConfigError("--overlap '" + config.overlap + "' needs --tile",
+                          "Give --tile the model's input size, or leave --overlap out", kind_of("overlap"));
+    if (2 * std::uint64_t{config.overlap_pixels()} >= config.tile)
+        throw ConfigError("--overlap '" + config.overlap + "' is not less than half of " + tile,
+                          "Accepted: 0 to " + std::to_string((config.tile - 1) / 2) +
+                              "; an eighth of the tile is usual, " + std::to_string(config.tile / 8),
+                          kind_of("overlap"));
+    if (config.resize_size > 0)
+        throw ConfigError("--resize-size " + std::to_string(config.resize_size) + " does not go with " + tile +
+                              ", which cuts tiles from pictures in their own size",
+                          "Leave --resize-size out, or --tile", kind_of("resize-size"));
+    if (config.image_size > 0 && config.image_size != config.tile)
+        throw ConfigError("--image-size " + std::to_string(config.image_size) + " does not go with " + tile +
+                              ": tiles are not resized",
+                          "Leave --image-size out, or give both the same number", kind_of("image-size"));
+    for (const std::string& processor : config.processors())
+        if (const ProcessorResults* const known = ProcessorResults::of(processor);
+            known != nullptr && needs_whole_pictures(*known))
+            throw ConfigError("--processor '" + processor + "' does not go with " + tile +
+                                  ": it needs whole pictures and does not merge tiles",
+                              "Choose --processor " + processors_that_put_tiles_together() +
+                                  ", or one that takes any array and treats each tile as a sample",
+                              kind_of("processor"));
+    if (config.catalogue.text("mask-size") == "model")
+        throw ConfigError("--mask-size 'model' does not go with " + tile + ", whose masks have their pictures' sizes",
+                          "Leave --mask-size out", kind_of("mask-size"));
+    if (!config.shard.empty() && config.samples_folder.empty())
+        throw ConfigError("--shard '" + config.shard + "' does not go with " + tile +
+                              ": tiles of one picture would be spread over runs with separate outputs",
+                          "Make a job, whose shards share one output: ./launch/offramp job init", kind_of("shard"));
+}
+
+// Checks across several settings. Errors: ConfigError.
+void check_together(const RunConfig& config, const GivenValues& given, const std::string& program) {
+    const auto kind_of = [&given](const char* flag) {
+        const auto found = given.find(flag);
+        return found == given.end() ? ErrorKind::Usage : found->second.kind;
+    };
+    if (config.model == "copy" && config.transform != "none")
+        throw ConfigError(
+            "--transform '" + config.transform + "' does not go with --model copy, whose output has no classes",
+            "Accepted: none", kind_of("transform"));
+    if (config.confidence && config.transform != "class-map")
+        throw ConfigError("--confidence does not go with --transform '" + config.transform + "'",
+                          "Choose --transform class-map, or leave --confidence out", kind_of("confidence"));
+    if (config.output_dtype != "auto" && config.transform != "cast" && config.transform != "low-res")
+        throw ConfigError("--output-dtype '" + config.output_dtype + "' does not go with --transform '" +
+                              config.transform + "', which sets the type itself",
+                          "Choose --transform cast or low-res, or leave --output-dtype out", kind_of("output-dtype"));
+    if (config.output_dtype == "fp32" && config.transform == "cast")
+        throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which converts 32 bits to 16",
+                          "Accepted: auto, fp16, bf16", kind_of("output-dtype"));
+    if (config.tile > 0 || config.overlap != "auto") check_tiles(config, kind_of);
+    if (config.chunk_overlap > 0 && config.chunk_overlap >= config.chunk_tokens)
+        throw ConfigError(
+            "--chunk-overlap " + std::to_string(config.chunk_overlap) +
+                (config.chunk_tokens == 0 ? " needs --chunk-tokens"
+                                          : " is not less than --chunk-tokens " + std::to_string(config.chunk_tokens)),
+            config.chunk_tokens == 0 ? "Give --chunk-tokens, at most what the model takes; or leave --chunk-overlap out"
+                                     : "An eighth of a chunk is usual: " + std::to_string(config.chunk_tokens / 8),
+            kind_of("chunk-overlap"));
+    if (!config.spill_dir.empty() && config.when_full != "spill")
+        throw ConfigError(
+            "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
+            "Choose --when-full spill, or leave --spill-dir out", kind_of("spill-dir"));
+    if (config.model == "copy" && !config.weights.empty())
+        throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
+                          "Leave --weights out", kind_of("weights"));
+    // Files in a shards folder would count as files of the same job's other shards.
+    if (!config.samples_folder.empty() &&
+        !config.output.starts_with(config.samples_folder + "/" + std::string(kReservedPrefix) + "shards/"))
+        throw ConfigError("--samples-folder '" + config.samples_folder + "' does not go with --output '" +
+                              config.output + "', which is not a shard's folder in it",
+                          "Leave --samples-folder out: ./launch/offramp shard gives both", kind_of("samples-folder"));
+    if (!config.sink.empty() && !config.has_database())
+        throw ConfigError(
+            "--sink has an unknown form (not shown: it may hold a password)",
+            "Accepted: postgres://USER@HOST/DATABASE, or key words: 'host=/run/postgresql dbname=vectors'",
+            kind_of("sink"));
+    if (config.has_database() && config.processor != "auto" && tables_of(config).empty())
+        throw ConfigError(
+            "--sink does not go with --processor '" + config.processor + "', which does not write to PostgreSQL",
+            "Choose --processor " + processors_of_databases() + ", or leave --sink out", kind_of("sink"));
+    if (config.sink_table != "auto" && tables_of(config).size() > 1)
+        throw ConfigError("--sink-table '" + config.sink_table + "' names one table, but --processor '" +
+                              config.processor + "' writes several",
+                          "Leave --sink-table out, and name another schema by --sink: "
+                          "postgres://USER@HOST/DATABASE?options=-csearch_path%3DSCHEMA,public",
+                          kind_of("sink-table"));
+    // Consumers never open the weights, and may run as a user who cannot.
+    if (!config.weights.empty() && program != kConsumerProgram && ::access(config.weights.c_str(), R_OK) != 0)
+        throw ConfigError("--weights '" + config.weights + "' cannot be read: " + std::strerror(errno),
+                          "Give a .safetensors file that exists and that this user may read", ErrorKind::NoInput);
+}
 
 // The article's experiment: 64x3x512x512 from the host, 21 classes of raw logits, and every batch serialised
 // and written to /dev/null by 8 consumers. Precision is left to the device:
@@ -47,7 +168,26 @@ void apply_article(RunConfig& config) {
 // sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 
+std::string as_toml(const SettingValue& value) {
+    const auto* const text = std::get_if<std::string>(&value);
+    return text != nullptr ? quote_toml(*text) : to_text(value);
+}
+
 }  // namespace
+
+std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program) {
+    const std::vector<Setting> settings = make_settings();
+    const auto given = read_given(argc, argv, program, settings);
+    if (!given) return std::nullopt;
+
+    RunConfig config;
+    for (const Setting& setting : settings)
+        if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
+    apply_profile(config.profile, config);
+    for (const Setting& setting : settings) apply(setting, *given, config);
+    check_together(config, *given, program);
+    return config;
+}
 
 std::vector<std::string> profile_names() { return {"default", "article", "embeddings"}; }
 
@@ -59,6 +199,27 @@ void apply_profile(const std::string& name, RunConfig& config) {
         apply_embeddings(config);
     else
         expect(name == "default", "a profile of profile_names()");
+}
+
+std::string to_toml(const RunConfig& config) {
+    std::string text;
+    std::string group;
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        if (setting.group != group) text += (text.empty() ? "# " : "\n# ") + setting.group + "\n";
+        group = setting.group;
+        text += setting.flag + " = " + as_toml(setting.get(config)) + "\n";
+    }
+    return text;
+}
+
+std::string to_json(const RunConfig& config) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const Setting& setting : make_settings()) {
+        if (setting.command_line_only) continue;
+        std::visit([&](const auto& value) { object[setting.flag] = value; }, setting.get(config));
+    }
+    return object.dump(2);
 }
 
 }  // namespace offramp

@@ -4,17 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "common/app/settings/catalogue_values.hpp"
-#include "common/app/settings/sections/input_settings.hpp"
-#include "common/app/settings/sections/model_settings.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
-#include "common/app/settings/sections/run_settings.hpp"
-#include "common/app/settings/sections/slab_settings.hpp"
+#include "common/app/settings/declared_setting.hpp"
+#include "common/app/settings/sections.hpp"
 
 namespace offramp {
 
 // Everything that a user may set for a run, parsed once and never changed afterwards: the sections of
-// common/app/settings/sections, each usable alone, and the settings that plug-ins declare in their own files (decision
+// sections.hpp, and the settings that plug-ins declare in their own files (decision
 // 14). Producer and consumers read the same settings. The launch script resolves them with the command `settings` and
 // stores the producer's output in the run directory. It passes the user's flags to all programs, and to consumers also
 // the values that the producer resolves differently.

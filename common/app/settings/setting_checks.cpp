@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/settings/error_limit.hpp"
 #include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"
@@ -19,6 +19,21 @@ namespace {
 using Problem = std::optional<std::string>;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// The Levenshtein distance, computed one row at a time.
+std::size_t edits_between(std::string_view from, std::string_view to) {
+    std::vector<std::size_t> row(to.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 0; i < from.size(); ++i) {
+        std::size_t diagonal = std::exchange(row[0], i + 1);
+        for (std::size_t j = 0; j < to.size(); ++j) {
+            const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+            diagonal = row[j + 1];
+            row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+        }
+    }
+    return row.back();
+}
 
 }  // namespace
 
@@ -164,25 +179,6 @@ Problem check_not_empty(const std::string& text) {
     if (text.empty()) return "is empty";
     return std::nullopt;
 }
-
-namespace {
-
-// The Levenshtein distance, computed one row at a time.
-std::size_t edits_between(std::string_view from, std::string_view to) {
-    std::vector<std::size_t> row(to.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 0; i < from.size(); ++i) {
-        std::size_t diagonal = std::exchange(row[0], i + 1);
-        for (std::size_t j = 0; j < to.size(); ++j) {
-            const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
-            diagonal = row[j + 1];
-            row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-        }
-    }
-    return row.back();
-}
-
-}  // namespace
 
 std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known) {
     std::size_t fewest = std::max<std::size_t>(2, typed.size() / 3) + 1;

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/toml.hpp"

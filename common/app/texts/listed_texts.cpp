@@ -95,22 +95,6 @@ void require(const std::string& path, const List& list) {
                     "Restore the original rows and give --resume, or begin another run with another --output");
 }
 
-}  // namespace
-
-void keep_listed_rows(const std::string& path, const TextTable& texts, bool readable_by_group) {
-    keep(path, serialize(texts, texts.size()), readable_by_group);
-}
-
-void keep_listed_rows(const std::string& path, const PictureList& pictures, bool readable_by_group) {
-    keep(path, serialize(pictures, pictures.size()), readable_by_group);
-}
-
-void require_listed_rows(const std::string& path, const TextTable& texts) { require(path, texts); }
-
-void require_listed_rows(const std::string& path, const PictureList& pictures) { require(path, pictures); }
-
-namespace {
-
 using nlohmann::json;
 
 constexpr std::size_t kShownBytes = 60;
@@ -192,6 +176,18 @@ std::string take_id(json& row, const std::string& name) {
 }
 
 }  // namespace
+
+void keep_listed_rows(const std::string& path, const TextTable& texts, bool readable_by_group) {
+    keep(path, serialize(texts, texts.size()), readable_by_group);
+}
+
+void keep_listed_rows(const std::string& path, const PictureList& pictures, bool readable_by_group) {
+    keep(path, serialize(pictures, pictures.size()), readable_by_group);
+}
+
+void require_listed_rows(const std::string& path, const TextTable& texts) { require(path, texts); }
+
+void require_listed_rows(const std::string& path, const PictureList& pictures) { require(path, pictures); }
 
 RowHashes RowHashes::of(const TextRow& row) {
     const std::uint64_t text = XXH3_64bits(row.text.data(), row.text.size());

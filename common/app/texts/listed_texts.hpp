@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/text_table.hpp"
 
 namespace offramp {

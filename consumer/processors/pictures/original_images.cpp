@@ -7,7 +7,7 @@
 #include "common/app/images/item_keys.hpp"
 #include "common/app/images/picture_list.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/shm/run_files.hpp"

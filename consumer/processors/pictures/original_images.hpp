@@ -11,7 +11,7 @@
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/picture_list.hpp"
-#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections.hpp"
 
 namespace offramp {
 

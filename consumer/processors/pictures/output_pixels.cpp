@@ -14,8 +14,6 @@
 namespace offramp {
 namespace {
 
-static_assert(kMostPixelsOfAPicture == static_cast<std::int64_t>(kMaxImagePixels));
-
 // `reasons`: why the other outputs do not fit.
 std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& reasons) {
     std::vector<PictureOutput> fitting;

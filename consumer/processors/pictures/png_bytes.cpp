@@ -50,6 +50,10 @@ void subtract(const std::uint8_t* row, const std::uint8_t* above, std::uint8_t* 
     subtract_inline(row, above, filtered, row_bytes, pixel_bytes);
 }
 
+constexpr std::size_t kTypeBytes = 4, kLengthBytes = 4, kSumBytes = 4;
+constexpr std::array<std::uint8_t, PngChunks::kSignatureBytes> kSignature = {0x89, 'P',  'N',  'G',
+                                                                             '\r', '\n', 0x1A, '\n'};
+
 }  // namespace
 
 void copy_rows(std::span<const std::uint8_t> rows, std::size_t row_bytes, std::uint8_t* filtered) {
@@ -77,14 +81,6 @@ void subtract_paeth(std::span<const std::uint8_t> rows, std::size_t row_bytes, s
         above = row;
     }
 }
-
-namespace {
-
-constexpr std::size_t kTypeBytes = 4, kLengthBytes = 4, kSumBytes = 4;
-constexpr std::array<std::uint8_t, PngChunks::kSignatureBytes> kSignature = {0x89, 'P',  'N',  'G',
-                                                                             '\r', '\n', 0x1A, '\n'};
-
-}  // namespace
 
 PngChunks::PngChunks(std::span<std::byte> room) : room_(room), used_(kSignature.size()) {
     expect(room.size() >= kSignature.size(), "there is room for the file");

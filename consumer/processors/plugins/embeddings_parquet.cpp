@@ -7,7 +7,7 @@
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
-#include "consumer/sinks/parquet/parquet_library.hpp"
+#include "consumer/sinks/parquet/parquet_module.hpp"
 #include "consumer/sinks/parquet/vector_rows.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 

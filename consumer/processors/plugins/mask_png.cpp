@@ -6,7 +6,7 @@
 #include "consumer/processors/pictures/png_encoder.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/results/run_output.hpp"
-#include "consumer/processors/segmentation/sample_masks.hpp"
+#include "consumer/processors/segmentation/class_ids.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"

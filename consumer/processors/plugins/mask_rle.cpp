@@ -9,7 +9,6 @@
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/class_ids.hpp"
-#include "consumer/processors/segmentation/sample_masks.hpp"
 #include "consumer/processors/segmentation/segmentation_output.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"

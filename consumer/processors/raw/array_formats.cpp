@@ -27,38 +27,6 @@ std::string descr_of(const TensorSpec& spec, std::string_view processor) {
                       "Use --processor safetensors or write");
 }
 
-}  // namespace
-
-std::string npy_header(const TensorSpec& spec, std::string_view processor) {
-    std::string shape;
-    for (const std::int64_t side : sample_shape(spec)) shape += std::to_string(side) + ", ";
-    if (shape.ends_with(", ")) shape.resize(shape.size() - (spec.dims > 2 ? 2 : 1));
-    std::string text =
-        "{'descr': '" + descr_of(spec, processor) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
-    constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
-    const std::size_t before = kMagic.size() + 2;
-    const std::size_t whole = (before + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
-    text.append(whole - before - text.size() - 1, ' ');
-    text += '\n';
-    std::string header(kMagic);
-    header += static_cast<char>(text.size() & 0xffU);
-    header += static_cast<char>(text.size() >> 8U);
-    return header + text;
-}
-
-std::span<const std::byte> NpyNumbers::of(DType dtype, std::span<const std::byte> elements) {
-    if (dtype != kBFloat16) return elements;
-    // A bfloat16 is the upper half of a float32 with the same value.
-    floats_.assign(elements.size() * 2, std::byte{0});
-    for (std::size_t i = 0; i < elements.size(); i += 2) {
-        floats_[2 * i + 2] = elements[i];
-        floats_[2 * i + 3] = elements[i + 1];
-    }
-    return floats_;
-}
-
-namespace {
-
 template <class Number>
 void append_number(std::string& text, Number number) {
     if constexpr (std::is_floating_point_v<Number>) {
@@ -128,6 +96,34 @@ bool append_elements(std::string& text, DType dtype, std::span<const std::byte> 
 }
 
 }  // namespace
+
+std::string npy_header(const TensorSpec& spec, std::string_view processor) {
+    std::string shape;
+    for (const std::int64_t side : sample_shape(spec)) shape += std::to_string(side) + ", ";
+    if (shape.ends_with(", ")) shape.resize(shape.size() - (spec.dims > 2 ? 2 : 1));
+    std::string text =
+        "{'descr': '" + descr_of(spec, processor) + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+    constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
+    const std::size_t before = kMagic.size() + 2;
+    const std::size_t whole = (before + text.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
+    text.append(whole - before - text.size() - 1, ' ');
+    text += '\n';
+    std::string header(kMagic);
+    header += static_cast<char>(text.size() & 0xffU);
+    header += static_cast<char>(text.size() >> 8U);
+    return header + text;
+}
+
+std::span<const std::byte> NpyNumbers::of(DType dtype, std::span<const std::byte> elements) {
+    if (dtype != kBFloat16) return elements;
+    // A bfloat16 is the upper half of a float32 with the same value.
+    floats_.assign(elements.size() * 2, std::byte{0});
+    for (std::size_t i = 0; i < elements.size(); i += 2) {
+        floats_[2 * i + 2] = elements[i];
+        floats_[2 * i + 3] = elements[i + 1];
+    }
+    return floats_;
+}
 
 void append_json_array(std::string& text, const TensorSpec& spec, std::span<const std::byte> elements,
                        std::string_view processor) {

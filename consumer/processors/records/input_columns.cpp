@@ -1,7 +1,7 @@
 #include "consumer/processors/records/input_columns.hpp"
 
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/app/texts/text_table.hpp"
 #include "common/base/error.hpp"

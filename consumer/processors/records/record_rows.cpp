@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/json/json_text.hpp"
+#include "common/wire/output_forms.hpp"
 
 namespace offramp {
 namespace {
@@ -51,7 +52,7 @@ std::string RecordRows::classes_of(const std::vector<SegmentationOutput>& output
                                    const Progress& progress) {
     nlohmann::json all = nlohmann::json::object();
     for (const SegmentationOutput& output : outputs) {
-        std::array<std::uint64_t, kMaxClasses> pixels{};
+        std::array<std::uint64_t, kMostClassesOfMasks> pixels{};
         const auto ids = ids_.of(output, sample, progress);
         for (const std::uint8_t id : ids) ++pixels[id];
         nlohmann::json shares = nlohmann::json::object();

@@ -11,10 +11,9 @@
 #include <vector>
 
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/settings/setting_checks.hpp"
 #include "common/base/error.hpp"
 #include "common/base/held_folder.hpp"
@@ -22,7 +21,7 @@
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/own_run.hpp"
 #include "consumer/sinks/http/http_exchange.hpp"
 
 namespace offramp {
@@ -37,24 +36,13 @@ std::unique_ptr<RunOutput> output_of(const std::string& processor, const Catalog
     return entry == entries.end() ? nullptr : entry->run_output(settings);
 }
 
-}  // namespace
-
-void for_each_output(const RunConfig& config,
-                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
-    for (const ResultSettings& own : own_results(config))
-        if (const auto output = output_of(own.processor, config.catalogue)) work(*output, own);
+[[noreturn]] void refuse(const std::string& what, bool resumes) {
+    throw ConfigError(what + " holds the results of an earlier run",
+                      std::string(resumes ? "There is no checkpoint that --resume could continue. Give "
+                                          : "Give --resume to compute missing and new items, ") +
+                          "--overwrite to keep these results under another name and begin anew, or another place "
+                          "(--output, --sink-table)");
 }
-
-void require_same_processors(const PreviousRun& previous, const ResultSettings& config) {
-    if (std::ranges::is_permutation(previous.processors, config.processors())) return;
-    std::string names;
-    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
-    throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
-                          " of --processor " + names + ", and this run has --processor " + config.processor,
-                      "Name the same processors, or give this run another --output");
-}
-
-namespace {
 
 void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
     if (ProcessorSpec::of(name)) return;
@@ -79,21 +67,6 @@ void require_addresses(const std::string& processor, const CatalogueValues& valu
             read_http_headers(values.text(setting.flag));
     }
 }
-
-}  // namespace
-
-void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
-    if (config.processor == "auto") return;
-    for (const std::string& name : config.processors()) require_known(name, made_besides);
-    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
-        require_addresses(own.processor, config.catalogue);
-        if (!tables_of(own).empty() && !own.has_database())
-            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
-                              "Give the database: --sink postgres://USER@HOST/DATABASE");
-    }
-}
-
-namespace {
 
 // The form in which producer/runner/checkpoint/checkpoint_file.cpp writes them.
 constexpr std::string_view kEndedLine = "\"ended\":true}";
@@ -124,6 +97,32 @@ bool has_ended(std::string_view text) {
 
 }  // namespace
 
+void for_each_output(const RunConfig& config,
+                     const std::function<void(const RunOutput& output, const ResultSettings& own)>& work) {
+    for (const ResultSettings& own : own_results(config))
+        if (const auto output = output_of(own.processor, config.catalogue)) work(*output, own);
+}
+
+void require_same_processors(const PreviousRun& previous, const ResultSettings& config) {
+    if (std::ranges::is_permutation(previous.processors, config.processors())) return;
+    std::string names;
+    for (const std::string& name : previous.processors) names += (names.empty() ? "" : ",") + name;
+    throw ConfigError("--output " + config.output + " holds the results of run " + previous.run_id +
+                          " of --processor " + names + ", and this run has --processor " + config.processor,
+                      "Name the same processors, or give this run another --output");
+}
+
+void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
+    if (config.processor == "auto") return;
+    for (const std::string& name : config.processors()) require_known(name, made_besides);
+    for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
+        require_addresses(own.processor, config.catalogue);
+        if (!tables_of(own).empty() && !own.has_database())
+            throw ConfigError("--processor " + own.processor + " needs --sink, and none is given",
+                              "Give the database: --sink postgres://USER@HOST/DATABASE");
+    }
+}
+
 bool has_checkpoint(const std::string& output) {
     struct stat facts {};
     return ::lstat(path_in(output).c_str(), &facts) == 0;
@@ -146,6 +145,43 @@ std::optional<PreviousRun> read_previous_run(const std::string& output) {
     }
     run.ended = has_ended(std::string_view(text).substr(first.size()));
     return run;
+}
+
+void prepare_run(const RunConfig& config) {
+    if (config.output.empty()) return;
+    remove_leftovers(config.output);
+    const auto previous = read_previous_run(config.output);
+    if (config.resume && !previous && has_checkpoint(config.output)) return;  // the producer reports the damage
+    if (previous && config.resume) require_same_processors(*previous, config);
+    if (previous && !config.resume) refuse("--output " + config.output, false);
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        const std::string found = output.look(own);
+        if (!found.empty() && !(config.resume && previous) && !config.overwrite) refuse(found, config.resume);
+    });
+    // Renames only after all outputs were checked: a refused run renames no table.
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        if (!config.overwrite) return;
+        const std::string found = output.look(own);
+        if (!found.empty() && !output.set_aside(own, config.run_id)) refuse(found, config.resume);
+    });
+    forget_own_run(config.output);
+}
+
+void finish_run(const RunConfig& config) {
+    if (!config.output.empty()) remove_leftovers(config.output);
+    for_each_output(config, [](const RunOutput& output, const ResultSettings& own) { output.finish(own); });
+    if (config.output.empty()) return;
+    const auto run = read_previous_run(config.output);
+    const bool is_other_run = run && !config.run_id.empty() && run->run_id != config.run_id;
+    if (is_other_run) return;  // this run has done nothing
+    for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
+        if (!run)
+            output.put_back(own, config.run_id);
+        else if (run->ended)
+            output.note_end(own);
+        else
+            output.note_broken_off(own);
+    });
 }
 
 }  // namespace offramp

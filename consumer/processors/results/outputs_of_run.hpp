@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "consumer/processors/results/run_output.hpp"
 
 namespace offramp {
@@ -19,7 +19,7 @@ struct PreviousRun {
     std::string run_id;
     std::vector<std::string> processors;
     bool ended = false;           // it ended by itself
-    bool of_own_program = false;  // started by a custom program (finish.hpp)
+    bool of_own_program = false;  // started by a custom program (own_run.hpp)
 };
 
 // Returns nothing if the checkpoint is missing or unreadable, which also rules out continuing the run. Never follows a
@@ -41,5 +41,17 @@ void require_same_processors(const PreviousRun& previous, const ResultSettings& 
 // the --sink that it needs, and have valid addresses. The producer chooses the processor for "auto". Errors:
 // ConfigError suggests the nearest name.
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides = {});
+
+// Prepares the outputs, once before the programs of a run start: inspects the results of earlier runs, and with
+// --overwrite renames an existing table (RunOutput::set_aside). The launcher has already renamed the folder. Removes no
+// results. May be killed and called again. Errors: ConfigError for results that are not Offramp's, or that belong to
+// another run which --resume does not continue; those of RunOutput::look().
+void prepare_run(const RunConfig& config);
+
+// Finishes the outputs, once after all consumers of a run have ended: those that its processors append to
+// (RunOutput::finish). Also removes temporary files of dead consumers. `config.run_id`: the run; empty: the run in the
+// output's checkpoint. May be killed and called again, with the same settings. Errors: those of RunOutput and
+// remove_stale_temporaries().
+void finish_run(const RunConfig& config);
 
 }  // namespace offramp

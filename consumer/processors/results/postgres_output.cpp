@@ -6,13 +6,13 @@
 #include <string_view>
 #include <utility>
 
-#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "consumer/processors/processor.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/shard_results.hpp"
 #include "consumer/sinks/postgres/postgres_ownership.hpp"
 
 namespace offramp {

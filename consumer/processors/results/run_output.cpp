@@ -16,6 +16,7 @@
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/processors/segmentation/tile_canvas.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
@@ -32,11 +33,6 @@ bool is_there(const std::string& path) {
 }
 
 Durability durability_of(const ResultSettings& own) { return own.durable ? Durability::PowerCut : Durability::Process; }
-
-[[noreturn]] void fail_file_exists(const std::string& file) {
-    throw ConfigError(file + " exists and was made by another program, but this run's results go there",
-                      "Move it away, or give another --output");
-}
 
 class MergedSegments : public RunOutput {
   public:
@@ -81,7 +77,7 @@ class MergedSegments : public RunOutput {
     void require_offramp_file(const std::string& file) const {
         std::error_code failure;
         if (!fs::is_regular_file(file, failure) || (fs::file_size(file, failure) > 0 && !is_offramp_file(file)))
-            fail_file_exists(file);
+            fail_file_exists(file, "results go");
     }
 
     std::string series_, file_;
@@ -133,33 +129,6 @@ class SharedDatabase final : public RunOutput {
   private:
     std::string name_;
 };
-
-}  // namespace
-
-std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
-                                           IsOfframpFile is_offramp_file) {
-    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_offramp_file);
-}
-
-std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line) {
-    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), has_first_line);
-}
-
-std::unique_ptr<RunOutput> records_of_others() {
-    return merged_lines(std::string(kOthersRecords), std::string(kOthersRecordsFile),
-                        [](std::string_view line) { return line.starts_with(kJsonLine); });
-}
-
-std::unique_ptr<RunOutput> shared_database(std::string name) {
-    return std::make_unique<SharedDatabase>(std::move(name));
-}
-
-void remove_leftovers(const std::string& folder) {
-    const std::size_t removed = remove_stale_temporaries(folder);
-    if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
-}
-
-namespace {
 
 namespace fs = std::filesystem;
 
@@ -267,6 +236,29 @@ class TileCanvases final : public RunOutput {
 };
 
 }  // namespace
+
+std::unique_ptr<RunOutput> merged_segments(std::string series, std::string file, const SegmentForm& form,
+                                           IsOfframpFile is_offramp_file) {
+    return std::make_unique<SegmentsOfAForm>(std::move(series), std::move(file), form, is_offramp_file);
+}
+
+std::unique_ptr<RunOutput> merged_lines(std::string series, std::string file, HasFirstLine has_first_line) {
+    return std::make_unique<SegmentsOfLines>(std::move(series), std::move(file), has_first_line);
+}
+
+std::unique_ptr<RunOutput> records_of_others() {
+    return merged_lines(std::string(kOthersRecords), std::string(kOthersRecordsFile),
+                        [](std::string_view line) { return line.starts_with(kJsonLine); });
+}
+
+std::unique_ptr<RunOutput> shared_database(std::string name) {
+    return std::make_unique<SharedDatabase>(std::move(name));
+}
+
+void remove_leftovers(const std::string& folder) {
+    const std::size_t removed = remove_stale_temporaries(folder);
+    if (removed > 0) spdlog::info("removed {} temporary files of dead consumers from {}", removed, folder);
+}
 
 std::unique_ptr<RunOutput> tile_canvases() { return std::make_unique<TileCanvases>(); }
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "consumer/sinks/segments/segment_merge.hpp"
 
 namespace offramp {

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "common/base/error.hpp"
+#include "common/wire/output_forms.hpp"
 
 namespace offramp {
 namespace {
@@ -27,7 +28,7 @@ ClassArgmax::ClassArgmax() : kernels_(&best_kernels()) {}
 
 void ClassArgmax::run(const ClassScores& scores, std::int64_t first_row, std::int64_t rows,
                       std::span<std::uint8_t> ids) {
-    expect(scores.classes >= 1 && scores.classes <= kMaxClasses, "1 to 256 classes");
+    expect(scores.classes >= 1 && scores.classes <= kMostClassesOfMasks, "1 to 256 classes");
     expect(ids.size() == static_cast<std::size_t>(rows * scores.width), "an id for every pixel");
     const auto line = [&](std::int64_t first_element, std::int64_t pixels, std::uint8_t* to) {
         if (scores.dtype == kFloat32) return run_line<float>(scores, first_element, pixels, to);

@@ -10,8 +10,6 @@
 
 namespace offramp {
 
-inline constexpr std::int64_t kMaxClasses = 256;  // an id is one byte
-
 // The location of one image's class scores; strides in elements. Borrows the bytes.
 struct ClassScores {
     const std::byte* data = nullptr;  // aligned to the element

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/wire/output_forms.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
 
 namespace offramp {
@@ -20,7 +21,8 @@ void EnlargedSample::begin(const ClassScores& sample, std::uint32_t upsample_fac
     expect(sample.dtype == kFloat32 || sample.dtype == kFloat16 || sample.dtype == kBFloat16,
            "scores are float32, float16 or bfloat16");
     expect(sample.classes >= 1 && sample.height >= 1 && sample.width >= 1 && upsample_factor >= 1 &&
-               sample.height <= kLongestSide / upsample_factor && sample.width <= kLongestSide / upsample_factor,
+               sample.height <= kLongestEnlargedSide / upsample_factor &&
+               sample.width <= kLongestEnlargedSide / upsample_factor,
            "an enlarged side has 1 to 2^20 pixels");
     sample_ = sample;
     upsample_factor_ = upsample_factor;

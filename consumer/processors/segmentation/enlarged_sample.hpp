@@ -22,8 +22,8 @@ class EnlargedSample {
     // For tests: uses the loops of one instruction set.
     explicit EnlargedSample(const EnlargeKernels& kernels) : kernels_(&kernels) {}
 
-    // Accepts float32, float16 or bfloat16 scores with any strides; an enlarged side has at most kLongestSide pixels.
-    static constexpr std::int64_t kLongestSide = std::int64_t{1} << 20;
+    // Accepts float32, float16 or bfloat16 scores with any strides; an enlarged side has at most kLongestEnlargedSide
+    // pixels.
     void begin(const ClassScores& sample, std::uint32_t upsample_factor);
 
     std::int64_t height() const { return sample_.height * upsample_factor_; }

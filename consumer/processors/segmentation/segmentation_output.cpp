@@ -12,8 +12,6 @@
 namespace offramp {
 namespace {
 
-static_assert(kMostClassesOfMasks == kMaxClasses && kLongestEnlargedSide == EnlargedSample::kLongestSide);
-
 // The plane beside a class map has the class map's shape.
 bool is_confidence(const SlabContents& slab, const TensorSpec& spec) {
     return slab.transform == OutputTransform::ClassMap &&
@@ -54,7 +52,8 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
 
 [[noreturn]] void refuse_id(std::int64_t id, const TensorSpec& spec, const SampleView& sample) {
     throw ConfigError(describe_output(spec) + " of the item '" + sample.key + "' holds the class id " +
-                          std::to_string(id) + "; a mask holds ids from 0 to " + std::to_string(kMaxClasses - 1),
+                          std::to_string(id) + "; a mask holds ids from 0 to " +
+                          std::to_string(kMostClassesOfMasks - 1),
                       "Choose --processor npy, which writes any number, or give the model fewer classes");
 }
 
@@ -72,7 +71,7 @@ std::span<const std::uint8_t> narrowed(const TensorView& tensor, const SampleVie
         for (std::int64_t x = 0; x < width; ++x) {
             Id id = 0;
             std::memcpy(&id, from + static_cast<std::size_t>(y * down + x * across) * sizeof id, sizeof id);
-            if (id < 0 || id >= kMaxClasses) refuse_id(id, spec, sample);
+            if (id < 0 || id >= kMostClassesOfMasks) refuse_id(id, spec, sample);
             scratch[next++] = static_cast<std::uint8_t>(id);
         }
     return scratch;

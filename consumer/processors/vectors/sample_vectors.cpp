@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/base/finite_numbers.hpp"
 #include "common/base/log.hpp"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/settings/catalogue_values.hpp"
+#include "common/app/settings/declared_setting.hpp"
 #include "common/app/texts/text_table.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"

@@ -15,7 +15,6 @@
 #include <offramp.h>
 #include "common/abi/guarded.hpp"
 #include "common/abi/live_handles.hpp"
-#include "common/abi/quiet_log.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"

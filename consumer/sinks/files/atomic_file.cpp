@@ -15,7 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 
@@ -74,6 +74,25 @@ bool remove_if_abandoned(const fs::path& path) {
     if (::unlink(path.c_str()) != 0 && errno != ENOENT)
         throw write_error("removing the leftover " + path.string(), errno);
     return true;
+}
+
+std::string way_out(int errno_value) {
+    switch (errno_value) {
+        case EROFS:
+            return "That file system is mounted read-only: give an output on another one";
+        case EACCES:
+        case EPERM:
+            return "Give an output that this user may write, or change its permissions";
+        case ENOTDIR:
+        case EEXIST:
+        case EISDIR:
+            return "There is a file in the place of a folder, or a folder in the place of a file: remove it, or give "
+                   "another output";
+        case ENAMETOOLONG:
+            return "The sample's key is too long for a file name there: shorten the input's file names";
+        default:
+            return way_to_write(errno_value, "Check the output folder and its file system");
+    }
 }
 
 }  // namespace
@@ -194,29 +213,6 @@ std::size_t remove_stale_temporaries(const std::string& folder) {
     if (failure) throw write_error("looking for leftovers in " + folder, failure.value());
     return removed;
 }
-
-namespace {
-
-std::string way_out(int errno_value) {
-    switch (errno_value) {
-        case EROFS:
-            return "That file system is mounted read-only: give an output on another one";
-        case EACCES:
-        case EPERM:
-            return "Give an output that this user may write, or change its permissions";
-        case ENOTDIR:
-        case EEXIST:
-        case EISDIR:
-            return "There is a file in the place of a folder, or a folder in the place of a file: remove it, or give "
-                   "another output";
-        case ENAMETOOLONG:
-            return "The sample's key is too long for a file name there: shorten the input's file names";
-        default:
-            return way_to_write(errno_value, "Check the output folder and its file system");
-    }
-}
-
-}  // namespace
 
 SystemError write_error(const std::string& tried, int errno_value) {
     return {"cannot write: " + tried, errno_value, way_out(errno_value), ErrorKind::CannotWrite};

@@ -59,6 +59,11 @@ std::string_view checked_output_name(std::string_view name) {
     return name;
 }
 
+void fail_file_exists(const std::string& file, const std::string& what) {
+    throw ConfigError(file + " exists and was made by another program, but this run's " + what + " there",
+                      "Move it away, or give another --output");
+}
+
 std::string escaped(std::string_view text) {
     static constexpr std::string_view kDigits = "0123456789abcdef";
     std::string result;

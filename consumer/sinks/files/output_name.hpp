@@ -20,6 +20,9 @@ std::string sample_path(const std::string& folder, std::string_view key, std::st
 // '/' or a control character.
 std::string_view checked_output_name(std::string_view name);
 
+// Throws ConfigError for a file of another program in the place of a run's output. `what`: "results go".
+[[noreturn]] void fail_file_exists(const std::string& file, const std::string& what);
+
 // The text with control characters and backslash escaped as \t, \n, \\ and \xNN, for messages and for formats with one
 // record a line. All other characters stay.
 std::string escaped(std::string_view text);

@@ -43,17 +43,6 @@ constexpr std::chrono::milliseconds kFirst{100};
 constexpr std::chrono::milliseconds kLongest{5000};
 constexpr unsigned kDoublings = 6;  // doubles from the first delay to past the longest
 
-}  // namespace
-
-std::chrono::milliseconds RetryDelay::next() {
-    const auto whole = std::min(kFirst * (1 << tries_), kLongest);
-    tries_ = std::min(tries_ + 1, kDoublings);
-    return std::chrono::milliseconds(
-        std::uniform_int_distribution<std::int64_t>(whole.count() / 2, whole.count())(random_));
-}
-
-namespace {
-
 // Exceeds any header that a server accepts.
 constexpr std::uint64_t kLargestFile = 1 << 16;
 
@@ -102,6 +91,13 @@ std::string read_file(const std::string& path) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds RetryDelay::next() {
+    const auto whole = std::min(kFirst * (1 << tries_), kLongest);
+    tries_ = std::min(tries_ + 1, kDoublings);
+    return std::chrono::milliseconds(
+        std::uniform_int_distribution<std::int64_t>(whole.count() / 2, whole.count())(random_));
+}
 
 void require_no_credentials(const std::string& url) {
     if (has_credentials(url))

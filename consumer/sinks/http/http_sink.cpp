@@ -1,5 +1,7 @@
 #include "consumer/sinks/http/http_sink.hpp"
 
+#include <curl/curl.h>
+
 #include <algorithm>
 #include <cctype>
 #include <thread>
@@ -10,12 +12,46 @@
 #include "common/base/redacted_url.hpp"
 #include "common/base/version.hpp"
 #include "consumer/sinks/http/http_exchange.hpp"
-#include "consumer/sinks/http/libcurl.hpp"
+#include "consumer/sinks/opened_library.hpp"
 
 namespace offramp {
 namespace {
 
 using std::chrono::milliseconds;
+
+// The calls of libcurl, which the first use opens. Errors: ConfigError if it is missing.
+struct Libcurl {
+    decltype(&::curl_global_init) global_init;
+    decltype(&::curl_easy_init) easy_init;
+    decltype(&::curl_easy_cleanup) easy_cleanup;
+    CURLcode (*easy_setopt)(CURL*, CURLoption, ...);
+    CURLcode (*easy_getinfo)(CURL*, CURLINFO, ...);
+    decltype(&::curl_easy_perform) easy_perform;
+    decltype(&::curl_easy_strerror) easy_strerror;
+    decltype(&::curl_slist_append) slist_append;
+    decltype(&::curl_slist_free_all) slist_free_all;
+};
+
+Libcurl opened_libcurl() {
+    const OpenedLibrary library({"libcurl.so.4", "libcurl-gnutls.so.4"}, "--processor http",
+                                "Install libcurl 7.85 or later: apt-get install libcurl4, dnf install libcurl");
+    Libcurl calls{};
+    library.find(calls.global_init, "curl_global_init");
+    library.find(calls.easy_init, "curl_easy_init");
+    library.find(calls.easy_cleanup, "curl_easy_cleanup");
+    library.find(calls.easy_setopt, "curl_easy_setopt");
+    library.find(calls.easy_getinfo, "curl_easy_getinfo");
+    library.find(calls.easy_perform, "curl_easy_perform");
+    library.find(calls.easy_strerror, "curl_easy_strerror");
+    library.find(calls.slist_append, "curl_slist_append");
+    library.find(calls.slist_free_all, "curl_slist_free_all");
+    return calls;
+}
+
+const Libcurl& libcurl() {
+    static const Libcurl calls = opened_libcurl();
+    return calls;
+}
 
 constexpr std::size_t kShownOfAnswer = 200;
 // Larger than the part that is shown, so that no secret is cut before it is redacted.

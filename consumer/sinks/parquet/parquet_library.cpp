@@ -1,4 +1,4 @@
-#include "consumer/sinks/parquet/parquet_library.hpp"
+#include "consumer/sinks/parquet/parquet_module.hpp"
 
 #include <span>
 #include <string>
@@ -18,19 +18,6 @@ constexpr const char* kFix =
     "No package contains it; a build from source does if pyarrow is installed. In a checkout, `launch/offramp run "
     "--processor embeddings-parquet` installs pyarrow and builds again. To use your own Python, run `pip install "
     "pyarrow` there and build with -DOFFRAMP_PYTHON=PATH. --processor embeddings-sqlite does not need it";
-
-}  // namespace
-
-const ParquetModule& parquet_library() {
-    static const ParquetModule& module = open_own_module<ParquetModuleFunction>({.name = "module for Parquet",
-                                                                                 .file = "libofframp_parquet.so",
-                                                                                 .symbol = kParquetModuleSymbol,
-                                                                                 .abi = kParquetModuleAbi,
-                                                                                 .fix = kFix});
-    return module;
-}
-
-namespace {
 
 SegmentRecord first_of(std::string_view rows) {
     VectorRow row;
@@ -105,6 +92,15 @@ void write_file(const std::string& path, const NextRecords& next, Durability dur
 }
 
 }  // namespace
+
+const ParquetModule& parquet_library() {
+    static const ParquetModule& module = open_own_module<ParquetModuleFunction>({.name = "module for Parquet",
+                                                                                 .file = "libofframp_parquet.so",
+                                                                                 .symbol = kParquetModuleSymbol,
+                                                                                 .abi = kParquetModuleAbi,
+                                                                                 .fix = kFix});
+    return module;
+}
 
 const SegmentForm& vectors_form() {
     static constexpr SegmentForm kVectors{.first = &first_of, .records_of = &rows_of, .write = &write_file};

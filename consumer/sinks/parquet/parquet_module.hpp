@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "consumer/sinks/parquet/vector_rows.hpp"
+#include "consumer/sinks/segments/segment_merge.hpp"
 
 // The interface of libofframp_parquet.so: a single C symbol. Everything else in the module is local to it. Only the
 // module uses Arrow.
@@ -31,5 +32,15 @@ struct ParquetModule {
 };
 
 using ParquetModuleFunction = const ParquetModule*();
+
+// Opens libofframp_parquet.so once per process, from the folder lib beside the running program's folder. It loads the
+// Arrow libraries of the Python package pyarrow that it was built against. Thread: one. Errors: ConfigError when it is
+// missing, cannot be loaded, or has another version; the message says how to get it.
+const ParquetModule& parquet_library();
+
+// The form of segments with rows as records (vector_rows.hpp): merge_segments() and join_parts() turn them into one
+// Parquet file. Further errors: those of parquet_library() when there are rows to write; ConfigError for vectors of two
+// kinds.
+const SegmentForm& vectors_form();
 
 }  // namespace offramp

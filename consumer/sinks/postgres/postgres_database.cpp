@@ -1,5 +1,6 @@
 #include "consumer/sinks/postgres/postgres_database.hpp"
 
+#include <libpq-fe.h>
 #include <poll.h>
 
 #include <algorithm>
@@ -10,10 +11,88 @@
 #include <utility>
 
 #include "common/base/log.hpp"
-#include "consumer/sinks/postgres/libpq.hpp"
+#include "consumer/sinks/opened_library.hpp"
 
 namespace offramp {
 namespace {
+
+// The calls of libpq, which the first use opens. Errors: ConfigError if it is missing.
+struct Libpq {
+    decltype(&::PQclear) clear;
+    decltype(&::PQconnectPoll) connect_poll;
+    decltype(&::PQconnectStartParams) connect_start_params;
+    decltype(&::PQconninfoFree) conninfo_free;
+    decltype(&::PQconninfoParse) conninfo_parse;
+    decltype(&::PQconsumeInput) consume_input;
+    decltype(&::PQdb) db;
+    decltype(&::PQerrorMessage) error_message;
+    decltype(&::PQfinish) finish;
+    decltype(&::PQflush) flush;
+    decltype(&::PQfreemem) freemem;
+    decltype(&::PQgetResult) get_result;
+    decltype(&::PQgetisnull) getisnull;
+    decltype(&::PQgetvalue) getvalue;
+    decltype(&::PQhost) host;
+    decltype(&::PQisBusy) is_busy;
+    decltype(&::PQnfields) nfields;
+    decltype(&::PQntuples) ntuples;
+    decltype(&::PQport) port;
+    decltype(&::PQputCopyData) put_copy_data;
+    decltype(&::PQputCopyEnd) put_copy_end;
+    decltype(&::PQresultErrorField) result_error_field;
+    decltype(&::PQresultErrorMessage) result_error_message;
+    decltype(&::PQresultStatus) result_status;
+    decltype(&::PQsendQuery) send_query;
+    decltype(&::PQsendQueryParams) send_query_params;
+    decltype(&::PQsetErrorVerbosity) set_error_verbosity;
+    decltype(&::PQsetNoticeProcessor) set_notice_processor;
+    decltype(&::PQsetnonblocking) setnonblocking;
+    decltype(&::PQsocket) socket;
+    decltype(&::PQstatus) status;
+};
+
+Libpq opened_libpq() {
+    const OpenedLibrary library({"libpq.so.5"}, "--sink with PostgreSQL",
+                                "Install libpq: apt-get install libpq5, dnf install libpq");
+    Libpq calls{};
+    library.find(calls.clear, "PQclear");
+    library.find(calls.connect_poll, "PQconnectPoll");
+    library.find(calls.connect_start_params, "PQconnectStartParams");
+    library.find(calls.conninfo_free, "PQconninfoFree");
+    library.find(calls.conninfo_parse, "PQconninfoParse");
+    library.find(calls.consume_input, "PQconsumeInput");
+    library.find(calls.db, "PQdb");
+    library.find(calls.error_message, "PQerrorMessage");
+    library.find(calls.finish, "PQfinish");
+    library.find(calls.flush, "PQflush");
+    library.find(calls.freemem, "PQfreemem");
+    library.find(calls.get_result, "PQgetResult");
+    library.find(calls.getisnull, "PQgetisnull");
+    library.find(calls.getvalue, "PQgetvalue");
+    library.find(calls.host, "PQhost");
+    library.find(calls.is_busy, "PQisBusy");
+    library.find(calls.nfields, "PQnfields");
+    library.find(calls.ntuples, "PQntuples");
+    library.find(calls.port, "PQport");
+    library.find(calls.put_copy_data, "PQputCopyData");
+    library.find(calls.put_copy_end, "PQputCopyEnd");
+    library.find(calls.result_error_field, "PQresultErrorField");
+    library.find(calls.result_error_message, "PQresultErrorMessage");
+    library.find(calls.result_status, "PQresultStatus");
+    library.find(calls.send_query, "PQsendQuery");
+    library.find(calls.send_query_params, "PQsendQueryParams");
+    library.find(calls.set_error_verbosity, "PQsetErrorVerbosity");
+    library.find(calls.set_notice_processor, "PQsetNoticeProcessor");
+    library.find(calls.setnonblocking, "PQsetnonblocking");
+    library.find(calls.socket, "PQsocket");
+    library.find(calls.status, "PQstatus");
+    return calls;
+}
+
+const Libpq& libpq() {
+    static const Libpq calls = opened_libpq();
+    return calls;
+}
 
 constexpr int kPatienceSeconds = 10;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;

@@ -45,6 +45,45 @@ std::string describe_owner(const FoundTable& found) {
     return is_of_a_job(found) ? found.number.substr(0, found.number.find('.')) : "another run";
 }
 
+constexpr std::size_t kLongestName = 63;  // PostgreSQL's limit, in bytes
+
+std::string last_part(const std::string& table) { return table.substr(table.find('.') + 1); }
+
+// Indexes, and with them keys, are named after their table.
+void rename_indexes(PostgresDatabase& database, const std::string& table, const std::string& from,
+                    const std::string& to) {
+    for (const PostgresDatabase::Row& row : database.rows(
+             "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = to_regclass($1)",
+             {table})) {
+        const std::string name = row.at(0).value_or("");
+        if (!name.starts_with(from) || to.size() + name.size() - from.size() > kLongestName) continue;
+        const std::string schema = table.substr(0, table.find('.') + 1);
+        database.run("ALTER INDEX " + schema + quoted_identifier(name) + " RENAME TO " +
+                     quoted_identifier(to + name.substr(from.size())));
+    }
+}
+
+void rename_tables(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,
+                   const std::string& to) {
+    database.transact([&] {
+        for (const std::string& suffix : suffixes_of(layout)) {
+            database.run("ALTER TABLE " + table_in_sql(from, suffix) + " RENAME TO " +
+                         quoted_identifier(last_part(to) + suffix));
+            rename_indexes(database, table_in_sql(to, suffix), last_part(from), last_part(to));
+        }
+    });
+}
+
+// A name in the table's schema.
+std::string name_aside(const PostgresTarget& target, const std::string& run_id) {
+    return target.table + "_before_" + run_id;
+}
+
+bool is_too_long(const std::string& name) {
+    constexpr std::size_t kRoomForSuffix = 8;
+    return last_part(name).size() > kLongestName - kRoomForSuffix;
+}
+
 }  // namespace
 
 std::string postgres_mark_of(const PostgresLayout& layout, const std::string& folder) {
@@ -183,49 +222,6 @@ std::string with_schema(PostgresDatabase& database, const std::string& table) {
     if (table.find('.') != std::string::npos) return table;
     return database.rows("SELECT current_schema()").at(0).at(0).value_or("") + "." + table;
 }
-
-namespace {
-
-constexpr std::size_t kLongestName = 63;  // PostgreSQL's limit, in bytes
-
-std::string last_part(const std::string& table) { return table.substr(table.find('.') + 1); }
-
-// Indexes, and with them keys, are named after their table.
-void rename_indexes(PostgresDatabase& database, const std::string& table, const std::string& from,
-                    const std::string& to) {
-    for (const PostgresDatabase::Row& row : database.rows(
-             "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid WHERE indrelid = to_regclass($1)",
-             {table})) {
-        const std::string name = row.at(0).value_or("");
-        if (!name.starts_with(from) || to.size() + name.size() - from.size() > kLongestName) continue;
-        const std::string schema = table.substr(0, table.find('.') + 1);
-        database.run("ALTER INDEX " + schema + quoted_identifier(name) + " RENAME TO " +
-                     quoted_identifier(to + name.substr(from.size())));
-    }
-}
-
-void rename_tables(PostgresDatabase& database, const PostgresLayout& layout, const std::string& from,
-                   const std::string& to) {
-    database.transact([&] {
-        for (const std::string& suffix : suffixes_of(layout)) {
-            database.run("ALTER TABLE " + table_in_sql(from, suffix) + " RENAME TO " +
-                         quoted_identifier(last_part(to) + suffix));
-            rename_indexes(database, table_in_sql(to, suffix), last_part(from), last_part(to));
-        }
-    });
-}
-
-// A name in the table's schema.
-std::string name_aside(const PostgresTarget& target, const std::string& run_id) {
-    return target.table + "_before_" + run_id;
-}
-
-bool is_too_long(const std::string& name) {
-    constexpr std::size_t kRoomForSuffix = 8;
-    return last_part(name).size() > kLongestName - kRoomForSuffix;
-}
-
-}  // namespace
 
 void finish_postgres_table(const PostgresLayout& layout, const std::string& folder, const PostgresTarget& target,
                            const std::function<void(PostgresDatabase&, const std::string&)>& complete) {

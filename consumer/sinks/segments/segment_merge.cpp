@@ -205,65 +205,6 @@ void remove_merged(const fs::path& pending, const std::vector<Segment>& segments
     remove_folders_if_empty(pending);
 }
 
-}  // namespace
-
-const SegmentForm& lines_form() {
-    static constexpr SegmentForm kLines{
-        .first = &first_line,
-        .records_of = [](const std::string& merged, const std::string&) { return merged; },
-        .write = &write_lines};
-    return kLines;
-}
-
-// A record that extends beyond the window looks damaged, so more is read.
-SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
-    std::string_view text = file.from(begin, 1);
-    SegmentRecord record = form.first(text);
-    while (record.damage != nullptr && begin + text.size() < file.size()) {
-        text = file.from(begin, 2 * text.size());
-        record = form.first(text);
-    }
-    return record;
-}
-
-MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
-                            Durability durability, const SegmentForm& form) {
-    const fs::path pending = segment_folder(folder, name);
-    std::vector<Segment> segments = list_segments(pending);
-    MergeOutcome outcome{.segments = segments.size()};
-    if (segments.empty()) {
-        remove_folders_if_empty(pending);
-        return outcome;
-    }
-    const std::vector<Segment> merged = segments;
-    // The result of an earlier merge counts as the oldest segment.
-    const std::string previous = (pending / kPreviousRecords).string();
-    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, previous), .written = {}});
-    const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
-    Merging merging(segments, entries, outcome.segments, form, outcome);
-    failpoint("merge.write");
-    form.write(
-        output_file, [&merging] { return merging.next(); }, durability);
-    std::error_code failure;
-    fs::remove(previous, failure);
-    remove_merged(pending, merged);
-    return outcome;
-}
-
-void remove_segments(const std::string& folder, std::string_view name) {
-    const fs::path pending = segment_folder(folder, name);
-    std::error_code failure;
-    fs::remove_all(pending, failure);
-    if (failure) throw write_error("removing the segments in " + pending.string(), failure.value());
-    fs::remove(pending.parent_path(), failure);  // stays if other series remain
-}
-
-bool has_segments(const std::string& folder, std::string_view name) {
-    return !list_segments(segment_folder(folder, name)).empty();
-}
-
-namespace {
-
 namespace fs = std::filesystem;
 
 // Reads the records of one part after another, item by item.
@@ -343,6 +284,61 @@ class PartsInTurn {
 };
 
 }  // namespace
+
+const SegmentForm& lines_form() {
+    static constexpr SegmentForm kLines{
+        .first = &first_line,
+        .records_of = [](const std::string& merged, const std::string&) { return merged; },
+        .write = &write_lines};
+    return kLines;
+}
+
+// A record that extends beyond the window looks damaged, so more is read.
+SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm& form) {
+    std::string_view text = file.from(begin, 1);
+    SegmentRecord record = form.first(text);
+    while (record.damage != nullptr && begin + text.size() < file.size()) {
+        text = file.from(begin, 2 * text.size());
+        record = form.first(text);
+    }
+    return record;
+}
+
+MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
+                            Durability durability, const SegmentForm& form) {
+    const fs::path pending = segment_folder(folder, name);
+    std::vector<Segment> segments = list_segments(pending);
+    MergeOutcome outcome{.segments = segments.size()};
+    if (segments.empty()) {
+        remove_folders_if_empty(pending);
+        return outcome;
+    }
+    const std::vector<Segment> merged = segments;
+    // The result of an earlier merge counts as the oldest segment.
+    const std::string previous = (pending / kPreviousRecords).string();
+    if (fs::exists(output_file)) segments.push_back({.path = form.records_of(output_file, previous), .written = {}});
+    const std::vector<Entry> entries = entries_of(segments, outcome.segments, form);
+    Merging merging(segments, entries, outcome.segments, form, outcome);
+    failpoint("merge.write");
+    form.write(
+        output_file, [&merging] { return merging.next(); }, durability);
+    std::error_code failure;
+    fs::remove(previous, failure);
+    remove_merged(pending, merged);
+    return outcome;
+}
+
+void remove_segments(const std::string& folder, std::string_view name) {
+    const fs::path pending = segment_folder(folder, name);
+    std::error_code failure;
+    fs::remove_all(pending, failure);
+    if (failure) throw write_error("removing the segments in " + pending.string(), failure.value());
+    fs::remove(pending.parent_path(), failure);  // stays if other series remain
+}
+
+bool has_segments(const std::string& folder, std::string_view name) {
+    return !list_segments(segment_folder(folder, name)).empty();
+}
 
 bool ShardPart::has(const std::string& file) const {
     if (std::ranges::find(files, file) == files.end()) return false;

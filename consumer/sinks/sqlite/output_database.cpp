@@ -226,11 +226,6 @@ bool is_offramp_database(const std::string& path) {
     return is_empty(database) || has_application_id(database);
 }
 
-[[noreturn]] void fail_file_exists(const std::string& file) {
-    throw ConfigError(file + " exists and was made by another program, but this run's database goes there",
-                      "Move it away, or give another --output");
-}
-
 }  // namespace
 
 OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string schema, Durability durability)
@@ -318,12 +313,12 @@ void finish_database(const std::string& folder, const std::string& name) {
 void require_replaceable(const std::string& folder, const std::string& name) {
     const std::string path = path_of(folder, name);
     if (is_there(path)) {
-        if (!is_offramp_database(path)) fail_file_exists(path);
+        if (!is_offramp_database(path)) fail_file_exists(path, "database goes");
         return;
     }
     if (is_there(mark_of(folder, name))) return;
     for (const std::string& log : logs_of(path))
-        if (is_there(log)) fail_file_exists(log);
+        if (is_there(log)) fail_file_exists(log, "database goes");
 }
 
 bool has_database(const std::string& folder, const std::string& name) {

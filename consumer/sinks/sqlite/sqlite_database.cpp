@@ -44,6 +44,61 @@ int errno_of(sqlite3* connection, int result, const std::string& path) {
     return given != 0 ? given : EIO;
 }
 
+constexpr int kQuickLooks = 10;
+constexpr std::chrono::microseconds kQuick{100};
+constexpr std::chrono::microseconds kUsual{1000};
+
+namespace fs = std::filesystem;
+
+std::string path_in(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
+
+std::vector<std::string> texts(SqliteDatabase& database, const std::string& question) {
+    std::vector<std::string> found;
+    for (SqliteStatement statement(database, question); statement.step();) found.push_back(statement.text(0));
+    return found;
+}
+
+// The statements that create the tables and indexes of a database.
+std::string schema_of(const std::string& path) {
+    SqliteDatabase database = SqliteDatabase::opened_to_read(path);
+    std::string schema;
+    for (const std::string& statement : texts(database,
+                                              "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name != "
+                                              "'offramp_commits' ORDER BY type = 'index', rowid"))
+        schema += statement + ";";
+    return schema;
+}
+
+// A part may have a row for an item that it only saw, outside its own range.
+void add_part(SqliteDatabase& database, const ShardPart& part, const std::string& path) {
+    database.prepared("ATTACH ? AS part").bind(1, path).run();
+    for (const std::string& table :
+         texts(database, "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name != 'offramp_commits'")) {
+        SqliteStatement items(database, "SELECT count(*) FROM pragma_table_info('" + table + "') WHERE name = 'item'");
+        const bool has_items = items.step() && items.number(0) > 0;
+        while (items.step()) {
+        }
+        const std::string share =
+            "item >= " + std::to_string(part.items.begin) + " AND item < " + std::to_string(part.items.end);
+        database.execute(("INSERT INTO main." + table + " SELECT * FROM part." + table + " WHERE " +
+                          (has_items ? share : "true") + " ON CONFLICT DO NOTHING")
+                             .c_str());
+    }
+    database.execute("DETACH part");
+}
+
+void make_folder(const std::string& folder) {
+    std::error_code failure;
+    fs::create_directories(folder, failure);
+    if (failure) throw write_error("making the folder " + folder, failure.value());
+}
+
+void remove_folder(const std::string& folder) {
+    std::error_code failure;
+    fs::remove_all(folder, failure);
+    if (failure) throw write_error("removing " + folder, failure.value());
+}
+
 }  // namespace
 
 // --- statements ---
@@ -271,14 +326,6 @@ void SqliteDatabase::fail(const std::string& tried, int result) const {
     }
 }
 
-namespace {
-
-constexpr int kQuickLooks = 10;
-constexpr std::chrono::microseconds kQuick{100};
-constexpr std::chrono::microseconds kUsual{1000};
-
-}  // namespace
-
 void LockWait::begin() {
     lasted_ = {};
     last_look_.reset();
@@ -292,61 +339,6 @@ std::optional<std::chrono::microseconds> LockWait::next() {
     if (lasted_ >= patience_) return std::nullopt;
     return looks_++ < kQuickLooks ? kQuick : kUsual;
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-std::string path_in(const std::string& folder, const std::string& name) { return folder + "/" + name + ".sqlite"; }
-
-std::vector<std::string> texts(SqliteDatabase& database, const std::string& question) {
-    std::vector<std::string> found;
-    for (SqliteStatement statement(database, question); statement.step();) found.push_back(statement.text(0));
-    return found;
-}
-
-// The statements that create the tables and indexes of a database.
-std::string schema_of(const std::string& path) {
-    SqliteDatabase database = SqliteDatabase::opened_to_read(path);
-    std::string schema;
-    for (const std::string& statement : texts(database,
-                                              "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name != "
-                                              "'offramp_commits' ORDER BY type = 'index', rowid"))
-        schema += statement + ";";
-    return schema;
-}
-
-// A part may have a row for an item that it only saw, outside its own range.
-void add_part(SqliteDatabase& database, const ShardPart& part, const std::string& path) {
-    database.prepared("ATTACH ? AS part").bind(1, path).run();
-    for (const std::string& table :
-         texts(database, "SELECT name FROM main.sqlite_master WHERE type = 'table' AND name != 'offramp_commits'")) {
-        SqliteStatement items(database, "SELECT count(*) FROM pragma_table_info('" + table + "') WHERE name = 'item'");
-        const bool has_items = items.step() && items.number(0) > 0;
-        while (items.step()) {
-        }
-        const std::string share =
-            "item >= " + std::to_string(part.items.begin) + " AND item < " + std::to_string(part.items.end);
-        database.execute(("INSERT INTO main." + table + " SELECT * FROM part." + table + " WHERE " +
-                          (has_items ? share : "true") + " ON CONFLICT DO NOTHING")
-                             .c_str());
-    }
-    database.execute("DETACH part");
-}
-
-void make_folder(const std::string& folder) {
-    std::error_code failure;
-    fs::create_directories(folder, failure);
-    if (failure) throw write_error("making the folder " + folder, failure.value());
-}
-
-void remove_folder(const std::string& folder) {
-    std::error_code failure;
-    fs::remove_all(folder, failure);
-    if (failure) throw write_error("removing " + folder, failure.value());
-}
-
-}  // namespace
 
 void join_databases(std::span<const ShardPart> parts, const std::string& folder, const std::string& name,
                     Durability durability) {

@@ -252,7 +252,7 @@ def supervise(work, go_on):
 
 
 def most_errors(limit, items):
-    """As common/app/settings/error_limit.cpp computes it. The programs have already validated the limit."""
+    """As common/app/settings/parsed_values.cpp computes it. The programs have already validated the limit."""
     limit = str(limit)
     return math.ceil(float(limit[:-1]) * items / 100) if limit.endswith("%") else int(limit)
 

@@ -78,3 +78,9 @@ def ccache_environment(places):
     if "CCACHE_DIR" not in environment and not any(folder.is_dir() for folder in kept):
         environment["CCACHE_DIR"] = str(places.build / "ccache")
     return environment
+
+
+def missing_packages(places):
+    """The names in packages-debian.txt that are not installed; None without dpkg. packages.sh has the check, since it must work before Python is installed."""
+    answer = subprocess.run([places.launch / "packages.sh", "missing"], capture_output=True, text=True, check=False)
+    return answer.stdout.split() if answer.returncode == 0 else None

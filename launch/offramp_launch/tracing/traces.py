@@ -10,7 +10,7 @@ import typing
 
 from offramp_launch.exit_code import InputError
 
-TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')  # the format of live_trace.cpp
+TIMES = re.compile(r'"begin_ns":(\d+),"end_ns":(\d+)')  # the format of range_file.cpp
 
 
 class Range(typing.NamedTuple):

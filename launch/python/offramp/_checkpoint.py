@@ -14,6 +14,7 @@ from __future__ import annotations
 import bisect
 import collections
 import contextlib
+import ctypes
 import fcntl
 import hashlib
 import io
@@ -24,7 +25,6 @@ import weakref
 from typing import Any, Mapping, NamedTuple, Sequence
 
 from offramp._errors import BadArgument, CannotWrite
-from offramp._failpoint import failpoint
 
 NAME, NEW_NAME = ".offramp-egress", ".offramp-egress.new"
 LOCK = ".offramp-lock"  # the launcher's lock on its output folder
@@ -33,6 +33,13 @@ LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
 MOST_RANGES = 1 << 16  # of finished items: each dropped batch leaves a gap
 Tensor = list[Any]  # its name, type and shape
+_failpoint_hook: Any = getattr(ctypes.CDLL(None), "offramp_failpoint_reached", None)
+
+
+def failpoint(name: str) -> None:
+    """A point at which tests can kill the loop, as in common/base/failpoint.hpp. No effect outside tests."""
+    if _failpoint_hook is not None:
+        _failpoint_hook(name.encode())
 
 
 class Done(NamedTuple):

@@ -20,7 +20,6 @@
 #include <offramp.h>
 #include "common/abi/guarded.hpp"
 #include "common/abi/live_handles.hpp"
-#include "common/abi/quiet_log.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/egress/embedded_egress.hpp"

@@ -25,12 +25,18 @@
 #include "common/base/log.hpp"
 #include "common/base/unique_fd.hpp"
 #include "common/json/json_text.hpp"
-#include "producer/runner/checkpoint/sealed_line.hpp"
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_metadata.hpp"
 
 namespace offramp {
 namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kBeforeHash = "{\"xxh3\":\"";
+constexpr std::string_view kAfterHash = "\",";
+constexpr std::size_t kDigits = 16;
+constexpr std::size_t kFront = kBeforeHash.size() + kDigits + kAfterHash.size();
 
 using nlohmann::json;
 
@@ -72,7 +78,63 @@ bool read_header(std::string_view line, Checkpoint& checkpoint) {
     return true;
 }
 
+std::string hash_of_file(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) throw SystemError("opening " + path, errno, "Give a file that this user may read", ErrorKind::NoInput);
+    const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+    XXH3_64bits_reset(state.get());
+    std::vector<char> block(std::size_t{1} << 20);
+    for (;;) {
+        const ssize_t got = ::read(file.get(), block.data(), block.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            throw SystemError("reading " + path, errno, "Check the file system that holds it", ErrorKind::NoInput);
+        if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
+        XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
+    }
+}
+
+std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
+    const auto found = facts.find(fact);
+    return found == facts.end() || found->second.empty() ? "none" : found->second;
+}
+
 }  // namespace
+
+std::string sealed_line(std::string_view body) {
+    return fmt::format("{}{:016x}{}{}\n", kBeforeHash, XXH3_64bits(body.data(), body.size()), kAfterHash, body);
+}
+
+json opened_line(std::string_view line) {
+    const json nothing = json::value_t::discarded;
+    if (seal_of(line).empty()) return nothing;
+    const std::string_view body = line.substr(kFront);
+    if (line != std::string_view(sealed_line(body)).substr(0, line.size())) return nothing;
+    json object = parse_json_or_discard("{" + std::string(body));
+    return object.is_object() ? object : nothing;
+}
+
+std::string_view seal_of(std::string_view line) {
+    return line.size() > kFront && line.starts_with(kBeforeHash) ? line.substr(kBeforeHash.size(), kDigits)
+                                                                 : std::string_view();
+}
+
+std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {
+    std::string digits;
+    for (; begin != end; ++begin) digits += fmt::format("{:016x}", *begin);
+    return digits;
+}
+
+bool add_from_digits(std::string_view digits, std::vector<std::uint64_t>& numbers) {
+    if (digits.size() % kDigits != 0) return false;
+    std::vector<std::uint64_t> found(digits.size() / kDigits);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const char* const begin = digits.data() + i * kDigits;
+        if (std::from_chars(begin, begin + kDigits, found[i], 16).ptr != begin + kDigits) return false;
+    }
+    numbers.insert(numbers.end(), found.begin(), found.end());
+    return true;
+}
 
 std::string Checkpoint::header_line() const {
     json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
@@ -175,31 +237,6 @@ std::optional<Checkpoint> read_checkpoint(const std::string& path) {
     if (!text) return std::nullopt;
     return parse_checkpoint(*text, path);
 }
-
-namespace {
-
-std::string hash_of_file(const std::string& path) {
-    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file) throw SystemError("opening " + path, errno, "Give a file that this user may read", ErrorKind::NoInput);
-    const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
-    XXH3_64bits_reset(state.get());
-    std::vector<char> block(std::size_t{1} << 20);
-    for (;;) {
-        const ssize_t got = ::read(file.get(), block.data(), block.size());
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0)
-            throw SystemError("reading " + path, errno, "Check the file system that holds it", ErrorKind::NoInput);
-        if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
-        XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
-    }
-}
-
-std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
-    const auto found = facts.find(fact);
-    return found == facts.end() || found->second.empty() ? "none" : found->second;
-}
-
-}  // namespace
 
 CheckpointIdentity CheckpointIdentity::of(const RunConfig& config, std::uint64_t items, const std::string& source) {
     CheckpointIdentity identity;

@@ -12,7 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 
 namespace offramp {

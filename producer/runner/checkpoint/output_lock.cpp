@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/json/json_text.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/app/program/output_share.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/held_folder.hpp"
 #include "common/base/unique_fd.hpp"
 

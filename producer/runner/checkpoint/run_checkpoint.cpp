@@ -17,7 +17,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
@@ -113,6 +113,35 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
                  previous->items(), previous->run_id);
 }
 
+constexpr const char* kShardFact = "--shard";
+
+Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
+    const std::string path = shard_place(output, index) + "/" + kCheckpointName;
+    std::string why = "gone";
+    try {
+        if (std::optional<Checkpoint> found = read_checkpoint(path)) return std::move(*found);
+    } catch (const Error& problem) {
+        if (problem.kind() != ErrorKind::BadInput) throw;
+        why = "damaged";
+    }
+    throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is " + why, to_do_shard_again(output, index));
+}
+
+void write(const std::string& output, const Checkpoint& checkpoint) {
+    const std::string path = output + "/" + kCheckpointName;
+    // The merge holds the folder's lock: it overwrites the file of a killed merge.
+    WholeFile file(path, 0644, [&path](int problem) {
+        return SystemError("cannot write the checkpoint " + path, problem,
+                           way_to_write(problem, "Make the output folder writable") + ", and merge again",
+                           ErrorKind::CannotWrite);
+    });
+    file.write(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()) +
+               (checkpoint.ended ? ended_line() : ""));
+    file.flush();
+    static_cast<void>(file.put_in_place());
+    file.flush_name();
+}
+
 }  // namespace
 
 RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
@@ -179,39 +208,6 @@ void RunCheckpoint::end() {
     tiles_.require(writer_->done());
     writer_->end();
 }
-
-namespace {
-
-constexpr const char* kShardFact = "--shard";
-
-Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
-    const std::string path = shard_place(output, index) + "/" + kCheckpointName;
-    std::string why = "gone";
-    try {
-        if (std::optional<Checkpoint> found = read_checkpoint(path)) return std::move(*found);
-    } catch (const Error& problem) {
-        if (problem.kind() != ErrorKind::BadInput) throw;
-        why = "damaged";
-    }
-    throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is " + why, to_do_shard_again(output, index));
-}
-
-void write(const std::string& output, const Checkpoint& checkpoint) {
-    const std::string path = output + "/" + kCheckpointName;
-    // The merge holds the folder's lock: it overwrites the file of a killed merge.
-    WholeFile file(path, 0644, [&path](int problem) {
-        return SystemError("cannot write the checkpoint " + path, problem,
-                           way_to_write(problem, "Make the output folder writable") + ", and merge again",
-                           ErrorKind::CannotWrite);
-    });
-    file.write(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()) +
-               (checkpoint.ended ? ended_line() : ""));
-    file.flush();
-    static_cast<void>(file.put_in_place());
-    file.flush_name();
-}
-
-}  // namespace
 
 void join_checkpoints(const std::string& output, const std::string& run_id, std::span<const DoneShard> shards,
                       std::uint64_t count) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/items.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/output_lock.hpp"

@@ -9,7 +9,6 @@
 
 #include "common/app/images/canvas_file.hpp"
 #include "common/app/images/geometry.hpp"
-#include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"

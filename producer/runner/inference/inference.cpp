@@ -18,6 +18,12 @@ std::uint32_t skipped_in(const InputBatch& batch) {
         std::ranges::count_if(batch.rows(), [](const RowInfo& row) { return row.empty && !row.done; }));
 }
 
+// Outputs of measurements are discarded, so their scores are not reviewed.
+std::vector<DeviceTensor> outputs_of(Model& model, OutputTransformer& transformer, Stream& compute, const void* input) {
+    std::vector<RowOutliers> unread;
+    return transformer.apply(compute, model.run(input), unread);
+}
+
 }  // namespace
 
 Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
@@ -142,16 +148,6 @@ void ComputeClock::close(Pair& pair) {
     timeline_.add("compute", pair.batch, *pair.begun, *pair.ended);
     pair.open = false;
 }
-
-namespace {
-
-// Outputs of measurements are discarded, so their scores are not reviewed.
-std::vector<DeviceTensor> outputs_of(Model& model, OutputTransformer& transformer, Stream& compute, const void* input) {
-    std::vector<RowOutliers> unread;
-    return transformer.apply(compute, model.run(input), unread);
-}
-
-}  // namespace
 
 double measure_compute_alone(Model& model, OutputTransformer& transformer, Device& device, Stream& compute,
                              const void* input, std::uint64_t warmup, std::uint64_t batches) {

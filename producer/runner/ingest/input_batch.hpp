@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/base/durations.hpp"
+#include "common/base/blocked_time.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/runner/models/length_groups.hpp"

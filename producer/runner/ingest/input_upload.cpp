@@ -19,6 +19,10 @@ void fill_tokens(std::span<std::int32_t> row) {
     std::ranges::fill(row.last(row.size() / 2), 1);
 }
 
+std::span<const std::int32_t> as_numbers(std::span<const std::byte> bytes) {
+    return {reinterpret_cast<const std::int32_t*>(bytes.data()), bytes.size() / sizeof(std::int32_t)};
+}
+
 }  // namespace
 
 InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) : input_(input), rows_(rows) {
@@ -103,14 +107,6 @@ std::unique_ptr<DeviceBuffer> make_resident_input(Device& device, const ModelInp
     copies->synchronize();
     return resident;
 }
-
-namespace {
-
-std::span<const std::int32_t> as_numbers(std::span<const std::byte> bytes) {
-    return {reinterpret_cast<const std::int32_t*>(bytes.data()), bytes.size() / sizeof(std::int32_t)};
-}
-
-}  // namespace
 
 LengthPacking::LengthPacking(Device& device, const ModelInput& input)
     : batch_(static_cast<std::uint32_t>(input.tensor.rows())),

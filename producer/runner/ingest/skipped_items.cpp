@@ -23,6 +23,14 @@ void add_similar(SkippedItem& entry, SkippedItem item) {
     }
 }
 
+constexpr std::size_t kReasonsShown = 3;
+
+ErrorLimit parse_limit(std::string_view setting) {
+    if (const auto limit = ErrorLimit::parse(setting)) return *limit;
+    throw ConfigError("--max-errors '" + std::string(setting) + "' is neither a count nor a percentage",
+                      "Give a number of items, as in 25, or a share of them from 0% to 100%, as in 1%");
+}
+
 }  // namespace
 
 std::uint64_t SkippedItems::record(SkippedItem item) {
@@ -63,18 +71,6 @@ std::vector<SkippedItem> SkippedItems::list() const {
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.item < b.item; });
     return sorted;
 }
-
-namespace {
-
-constexpr std::size_t kReasonsShown = 3;
-
-ErrorLimit parse_limit(std::string_view setting) {
-    if (const auto limit = ErrorLimit::parse(setting)) return *limit;
-    throw ConfigError("--max-errors '" + std::string(setting) + "' is neither a count nor a percentage",
-                      "Give a number of items, as in 25, or a share of them from 0% to 100%, as in 1%");
-}
-
-}  // namespace
 
 ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of, Items kind)
     : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of), kind_(kind) {}

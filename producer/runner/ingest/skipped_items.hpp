@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/settings/error_limit.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

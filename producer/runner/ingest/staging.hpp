@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "common/base/durations.hpp"
+#include "common/base/blocked_time.hpp"
 #include "common/base/items.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/ingest/input_batch.hpp"

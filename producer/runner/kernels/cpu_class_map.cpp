@@ -4,7 +4,7 @@
 
 #include "common/numerics/enlargement.hpp"
 #include "producer/runner/kernels/class_confidence.hpp"
-#include "producer/runner/kernels/cpu_kernels.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 namespace offramp {
 namespace {

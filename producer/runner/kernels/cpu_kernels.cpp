@@ -1,4 +1,4 @@
-#include "producer/runner/kernels/cpu_kernels.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "producer/runner/kernels/gpu_kernels.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 #include "producer/runner/kernels/launches.hpp"
 #include "producer/runner/kernels/runtime_check.hpp"

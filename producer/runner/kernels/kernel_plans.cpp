@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "common/base/error.hpp"
+#include "common/wire/output_forms.hpp"
 
 namespace offramp {
 
 ClassMapPlan plan_class_map(const kernels::ClassScores& input) {
-    constexpr std::int64_t kLongestSide = std::int64_t{1} << 20;  // as far as bilinear_taps is exact
     expect(input.rows >= 0, "rows are counted");
-    expect(input.classes >= 1 && input.classes <= 256, "a class map has 1 to 256 classes");
+    expect(input.classes >= 1 && input.classes <= kMostClassesOfMasks, "a class map has 1 to 256 classes");
     expect(input.upsample_factor >= 1 && input.height >= 1 && input.width >= 1 &&
-               input.height <= kLongestSide / input.upsample_factor &&
-               input.width <= kLongestSide / input.upsample_factor,
+               input.height <= kLongestEnlargedSide / input.upsample_factor &&
+               input.width <= kLongestEnlargedSide / input.upsample_factor,
            "a class map has 1 to 2^20 rows and columns");
     return {.rows = input.rows,
             .classes = static_cast<std::int32_t>(input.classes),

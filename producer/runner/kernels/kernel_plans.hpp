@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "common/wire/tensor_spec.hpp"
 #include "producer/runner/kernels/kernels.hpp"
 
 namespace offramp {
@@ -51,5 +53,27 @@ struct NormalizePlan {
 
 // Broken contract when `spec` violates kernels::normalize. A spec of more rows than the input has is filled in part.
 NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input);
+
+// The CPU's side of kernels.hpp, with the same bits as the GPU's. Blocks: until done.
+void normalize_on_cpu(void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
+// `type`: float16 or bfloat16.
+void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float* scores, const ClassMapPlan& plan);
+// `confidence` may be null.
+void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
+                           const ForegroundPlan& plan);
+
+// The GPU's side, without any CUDA header. `stream` is a cudaStream_t of the calling thread's context. Arguments are
+// never empty. Blocks: never. Errors: CudaError of a refused launch.
+void normalize_on_gpu(void* stream, void* to, const std::uint8_t* pixels, const NormalizePlan& plan);
+// `type`: float16 or bfloat16.
+void cast_on_gpu(void* stream, void* to, DType type, const void* from, std::size_t elements);
+// `confidence` may be null.
+void map_classes_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, const float* scores,
+                        const ClassMapPlan& plan);
+// `confidence` may be null.
+void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
+                           const float* scores, const ForegroundPlan& plan);
 
 }  // namespace offramp

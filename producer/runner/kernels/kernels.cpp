@@ -1,8 +1,7 @@
 #include "producer/runner/kernels/kernels.hpp"
 
 #include "common/base/error.hpp"
-#include "producer/runner/kernels/cpu_kernels.hpp"
-#include "producer/runner/kernels/gpu_kernels.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 namespace offramp::kernels {
 namespace {

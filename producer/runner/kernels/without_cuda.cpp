@@ -1,8 +1,8 @@
 // Stands in for gpu_runtime.cpp and gpu_kernels.cpp in a build without CUDA.
 #include "common/base/error.hpp"
 #include "producer/device/cuda_failure.hpp"
-#include "producer/runner/kernels/gpu_kernels.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/kernels/kernel_plans.hpp"
 
 namespace offramp {
 namespace {

@@ -12,7 +12,7 @@
 #include <new>
 
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA

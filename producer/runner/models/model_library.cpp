@@ -10,7 +10,6 @@
 
 #include "common/base/error.hpp"
 #include "common/base/own_module.hpp"
-#include "producer/runner/models/model_module.hpp"
 
 namespace offramp {
 namespace {

@@ -1,4 +1,4 @@
-#include "producer/runner/models/model_module.hpp"
+#include "producer/runner/models/model_library.hpp"
 
 #include <torch/version.h>
 

@@ -9,7 +9,7 @@
 #include "common/base/log.hpp"
 #include "common/json/json_text.hpp"
 #include "common/shm/run_files.hpp"
-#include "producer/broker/report_pages.hpp"
+#include "producer/status/status_page.hpp"
 
 namespace offramp {
 namespace {
@@ -96,12 +96,6 @@ bool everything_is_published(const RunFacts& facts, const RunStats& now) {
     const bool all_is_read =
         now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
     return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
-}
-
-// Work counts when it is finished: with none finished and some under way, the share is unknown.
-std::optional<double> share_of(double busy_seconds, double seconds, bool something_goes_on) {
-    if (busy_seconds <= 0 && something_goes_on) return std::nullopt;
-    return std::clamp(per_second(busy_seconds, seconds), 0.0, 1.0);
 }
 
 }  // namespace

@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "common/app/settings/exit_code.hpp"
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 #include "common/base/items.hpp"
 #include "common/shm/run_files.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/report_pages.hpp"
 #include "producer/device/device.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
+#include "producer/status/status_page.hpp"
 
 namespace offramp {
 

@@ -11,7 +11,7 @@
 
 #include "common/app/images/item_keys.hpp"
 #include "common/app/settings/processor_results.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/model_choice.hpp"
@@ -34,38 +34,6 @@ std::uint32_t resize_size_for(std::uint32_t image_size, const ModelMetadata& met
     const double share = static_cast<double>(metadata.resize_size) / metadata.height;
     return std::min(static_cast<std::uint32_t>(std::lround(image_size * share)), kLargestImageSize);
 }
-
-}  // namespace
-
-void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata) {
-    if (config.chunk_tokens == 0) return;
-    const std::string tokens = "--chunk-tokens " + std::to_string(config.chunk_tokens);
-    if (config.source != "text" && !gives_text_tables(config.source))
-        throw ConfigError("--source '" + config.source + "' does not go with " + tokens + ": it gives no texts",
-                          "Leave --chunk-tokens out, or give --source text, jsonl-text or parquet-text");
-    if (!metadata.takes_tokens() || config.chunk_tokens <= metadata.token_length()) return;
-    throw ConfigError(
-        tokens + ": the model takes " + std::to_string(metadata.token_length()) + " tokens of a text",
-        "Give at most that, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
-}
-
-void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
-    if (config.tile == 0) return;
-    const std::string tile = "--tile " + std::to_string(config.tile);
-    if (!gives_pictures(config.source))
-        throw ConfigError("--source '" + config.source + "' does not go with " + tile + ": it gives no pictures",
-                          "Leave --tile out, or give --input pictures");
-    if (metadata.height == 0 || (metadata.height == config.tile && metadata.width == config.tile)) return;
-    throw ConfigError(
-        tile + ": the model takes pictures of " + std::to_string(metadata.height) + " x " +
-            std::to_string(metadata.width) + " pixels",
-        metadata.height == metadata.width
-            ? "Give --tile " + std::to_string(metadata.height) + ", or export the model with --image-size " +
-                  std::to_string(config.tile)
-            : "Export the model with --image-size " + std::to_string(config.tile) + ", or leave --tile out");
-}
-
-namespace {
 
 // With the usual spread of text lengths, 8 % of the tokens are then padding.
 constexpr std::uint32_t kGroupsOfABatch = 32;
@@ -113,10 +81,6 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
     config.by_length = std::to_string(rows);
 }
 
-}  // namespace
-
-namespace {
-
 // As many pixels as the default batches of small tiles have: a network's memory grows with them.
 constexpr std::uint64_t kPixelsAtOnceOnGpu = std::uint64_t{64} * 1024 * 1024;
 constexpr std::uint64_t kPixelsAtOnceOnCpu = std::uint64_t{4} * 2048 * 2048;
@@ -126,7 +90,56 @@ std::uint32_t tiles_at_once(std::uint32_t tile, bool gpu) {
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, pixels / (std::uint64_t{tile} * tile)));
 }
 
+bool may_be_a_side(std::int64_t extent) { return extent <= std::int64_t{kLargestImageSize}; }
+
+// Pictures are [3, height, width], or 8-bit and [height, width, 3].
+void take_shape(ModelMetadata& metadata, const NpyFile& array) {
+    const std::span<const std::int64_t> row = array.row_shape();
+    const std::string& descr = array.header().descr;
+    const bool bytes = descr == "|u1" || descr == "<u1";
+    std::size_t height_at = row.size();
+    if (row.size() == 3 && bytes && row[2] == 3)
+        height_at = 0;
+    else if (row.size() == 3 && row[0] == 3)
+        height_at = 1;
+    if (height_at < row.size() && may_be_a_side(row[height_at]) && may_be_a_side(row[height_at + 1])) {
+        metadata.height = static_cast<std::uint32_t>(row[height_at]);
+        metadata.width = static_cast<std::uint32_t>(row[height_at + 1]);
+    } else {
+        metadata.input_shape.assign(row.begin(), row.end());
+    }
+    metadata.shape_from = "the rows of '" + printable(array.path()) + "'";
+}
+
 }  // namespace
+
+void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata) {
+    if (config.chunk_tokens == 0) return;
+    const std::string tokens = "--chunk-tokens " + std::to_string(config.chunk_tokens);
+    if (config.source != "text" && !gives_text_tables(config.source))
+        throw ConfigError("--source '" + config.source + "' does not go with " + tokens + ": it gives no texts",
+                          "Leave --chunk-tokens out, or give --source text, jsonl-text or parquet-text");
+    if (!metadata.takes_tokens() || config.chunk_tokens <= metadata.token_length()) return;
+    throw ConfigError(
+        tokens + ": the model takes " + std::to_string(metadata.token_length()) + " tokens of a text",
+        "Give at most that, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
+}
+
+void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
+    if (config.tile == 0) return;
+    const std::string tile = "--tile " + std::to_string(config.tile);
+    if (!gives_pictures(config.source))
+        throw ConfigError("--source '" + config.source + "' does not go with " + tile + ": it gives no pictures",
+                          "Leave --tile out, or give --input pictures");
+    if (metadata.height == 0 || (metadata.height == config.tile && metadata.width == config.tile)) return;
+    throw ConfigError(
+        tile + ": the model takes pictures of " + std::to_string(metadata.height) + " x " +
+            std::to_string(metadata.width) + " pixels",
+        metadata.height == metadata.width
+            ? "Give --tile " + std::to_string(metadata.height) + ", or export the model with --image-size " +
+                  std::to_string(config.tile)
+            : "Export the model with --image-size " + std::to_string(config.tile) + ", or leave --tile out");
+}
 
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata,
                            const EgressTraits& traits) {
@@ -203,31 +216,6 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
            metadata.file +
            " states the size that the model was made for. Give --image-size N, or write image-size = N there";
 }
-
-namespace {
-
-bool may_be_a_side(std::int64_t extent) { return extent <= std::int64_t{kLargestImageSize}; }
-
-// Pictures are [3, height, width], or 8-bit and [height, width, 3].
-void take_shape(ModelMetadata& metadata, const NpyFile& array) {
-    const std::span<const std::int64_t> row = array.row_shape();
-    const std::string& descr = array.header().descr;
-    const bool bytes = descr == "|u1" || descr == "<u1";
-    std::size_t height_at = row.size();
-    if (row.size() == 3 && bytes && row[2] == 3)
-        height_at = 0;
-    else if (row.size() == 3 && row[0] == 3)
-        height_at = 1;
-    if (height_at < row.size() && may_be_a_side(row[height_at]) && may_be_a_side(row[height_at + 1])) {
-        metadata.height = static_cast<std::uint32_t>(row[height_at]);
-        metadata.width = static_cast<std::uint32_t>(row[height_at + 1]);
-    } else {
-        metadata.input_shape.assign(row.begin(), row.end());
-    }
-    metadata.shape_from = "the rows of '" + printable(array.path()) + "'";
-}
-
-}  // namespace
 
 ModelMetadata settled_metadata(const RunConfig& config) {
     if (!is_model_file(config.model)) return {};

@@ -13,7 +13,6 @@
 #include "common/app/settings/kept_settings.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
 #include "common/shm/shared_region.hpp"
 #include "producer/egress/slab_plan.hpp"
 
@@ -21,6 +20,47 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kTimedOneIn = 16;
+
+std::vector<uid_t> allowed_uids(const RunConfig& config) {
+    std::vector<uid_t> uids{::geteuid()};
+    if (!config.consumer_user.empty()) {
+        const passwd* entry = ::getpwnam(config.consumer_user.c_str());
+        if (entry == nullptr)
+            throw ConfigError("--consumer-user '" + config.consumer_user + "' is not a user of this machine",
+                              "Give a name that getent passwd lists");
+        uids.push_back(entry->pw_uid);
+    }
+    return uids;
+}
+
+std::chrono::nanoseconds nanoseconds_of(double seconds) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+WhenFull when_full(const RunConfig& config) {
+    if (config.when_full == "drop") return WhenFull::Drop;
+    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
+}
+
+// "Name:  123 kB" of each line, in bytes.
+std::map<std::string, std::uint64_t> read_kilobytes(const std::string& path) {
+    std::map<std::string, std::uint64_t> bytes_by_name;
+    std::ifstream file(path);
+    std::string name, unit;
+    for (std::string line; std::getline(file, line);) {
+        const std::size_t colon = line.find(':');
+        if (colon == std::string::npos || !line.ends_with(" kB")) continue;
+        try {
+            bytes_by_name[line.substr(0, colon)] = std::stoull(line.substr(colon + 1)) * 1024;
+        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not a number
+        }
+    }
+    return bytes_by_name;
+}
+
+std::string gibibytes(std::uint64_t bytes) {
+    return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
+}
 
 }  // namespace
 
@@ -47,31 +87,6 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
         plan.pace = {.depth = slabs.batches_ahead / kTimedOneIn * kTimedOneIn, .timed = measured ? 1 : kTimedOneIn};
     return plan;
 }
-
-namespace {
-
-std::vector<uid_t> allowed_uids(const RunConfig& config) {
-    std::vector<uid_t> uids{::geteuid()};
-    if (!config.consumer_user.empty()) {
-        const passwd* entry = ::getpwnam(config.consumer_user.c_str());
-        if (entry == nullptr)
-            throw ConfigError("--consumer-user '" + config.consumer_user + "' is not a user of this machine",
-                              "Give a name that getent passwd lists");
-        uids.push_back(entry->pw_uid);
-    }
-    return uids;
-}
-
-std::chrono::nanoseconds nanoseconds_of(double seconds) {
-    return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
-
-WhenFull when_full(const RunConfig& config) {
-    if (config.when_full == "drop") return WhenFull::Drop;
-    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
-}
-
-}  // namespace
 
 EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
                          const BatchSource& source, const Device& device) {
@@ -110,30 +125,6 @@ EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& tra
                        .warmup_batches = config.warmup_batches,
                        .kill_stalled = config.kill_stalled}};
 }
-
-namespace {
-
-// "Name:  123 kB" of each line, in bytes.
-std::map<std::string, std::uint64_t> read_kilobytes(const std::string& path) {
-    std::map<std::string, std::uint64_t> bytes_by_name;
-    std::ifstream file(path);
-    std::string name, unit;
-    for (std::string line; std::getline(file, line);) {
-        const std::size_t colon = line.find(':');
-        if (colon == std::string::npos || !line.ends_with(" kB")) continue;
-        try {
-            bytes_by_name[line.substr(0, colon)] = std::stoull(line.substr(colon + 1)) * 1024;
-        } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): not a number
-        }
-    }
-    return bytes_by_name;
-}
-
-std::string gibibytes(std::uint64_t bytes) {
-    return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / static_cast<double>(1U << 30U));
-}
-
-}  // namespace
 
 MachineMemory MachineMemory::read(const std::string& machine, const std::string& process) {
     auto of_machine = read_kilobytes(machine);

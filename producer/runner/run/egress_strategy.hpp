@@ -9,7 +9,7 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/egress/egress_run.hpp"
 #include "producer/egress/slab_plan.hpp"
-#include "producer/runner/inference/run_outputs.hpp"
+#include "producer/runner/inference/inference.hpp"
 
 namespace offramp {
 

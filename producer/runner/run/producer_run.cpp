@@ -8,14 +8,15 @@
 #include <utility>
 
 #include "common/app/program/own_process.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
+#include "common/tracing/range_file.hpp"
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/run_ending.hpp"
 #include "producer/runner/run/work_record.hpp"

@@ -1,19 +1,27 @@
 #include "producer/runner/run/run_parts.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/processor_results.hpp"
+#include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/output_forms.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/defaults.hpp"
-#include "producer/runner/run/output_checks.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
@@ -48,6 +56,139 @@ void log_outputs(const RunConfig& config, const OpenedModel& opened) {
          warnings_about_outputs(config, transformer.outputs(), transformer.upsample_factor(),
                                 input.kind == InputKind::Image ? input.tensor : TensorSpec{}))
         spdlog::warn("{}", warning);
+}
+
+std::string obstacle_to(Reads reads, const TensorSpec& output, std::uint32_t upsample_factor) {
+    switch (reads) {
+        case Reads::Masks:
+            return obstacle_to_masks(output, upsample_factor);
+        case Reads::Pictures:
+            return obstacle_to_pictures(output);
+        case Reads::Vectors:
+            return is_vectors(output) ? "" : "expected vectors: float32, float16 or bfloat16 [N, D]";
+        case Reads::Anything:
+            break;
+    }
+    return {};
+}
+
+// The format that a processor of the run reads; one that declares nothing reads anything. "auto" means masks if an
+// output can become masks, otherwise anything.
+Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs, std::uint32_t upsample_factor) {
+    const auto becomes_masks = [&](const TensorSpec& output) {
+        return obstacle_to_masks(output, upsample_factor).empty();
+    };
+    if (processor == "auto") return std::ranges::any_of(outputs, becomes_masks) ? Reads::Masks : Reads::Anything;
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr ? Reads::Anything : known->reads;
+}
+
+// The tolerance exceeds rounding.
+bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
+    constexpr double kMost = 1.25;
+    if (input.dims != 4) return true;
+    const double wanted = static_cast<double>(input.shape[3]) / static_cast<double>(input.shape[2]);
+    const double found =
+        static_cast<double>(output.shape[output.dims - 1]) / static_cast<double>(output.shape[output.dims - 2]);
+    return std::max(wanted, found) <= kMost * std::min(wanted, found);
+}
+
+// Beside scores [N, Q, H, W], a transformer's queries are [N, Q, K]. Boxes are [N, 4 + K + Q, A]: four numbers of a
+// box, classes and Q coefficients for each of many anchors.
+const TensorSpec* tensor_with_parts(const TensorSpec& scores, std::span<const TensorSpec> outputs) {
+    if (!is_class_scores(scores) || scores.shape[1] < 2) return nullptr;
+    const std::int64_t parts = scores.shape[1];
+    for (const TensorSpec& other : outputs) {
+        if (other.dims != 3) continue;
+        const bool is_of_queries = other.shape[1] == parts;
+        const bool is_of_boxes = other.shape[1] > parts + 4 && other.shape[2] > other.shape[1];
+        if (is_of_queries || is_of_boxes) return &other;
+    }
+    return nullptr;
+}
+
+std::string names_of_unwritten(const RunConfig& config, std::span<const TensorSpec> outputs,
+                               std::uint32_t upsample_factor) {
+    std::string names;
+    for (const TensorSpec& output : outputs) {
+        const auto takes_it = [&](const std::string& processor) {
+            return obstacle_to(reads_of(processor, outputs, upsample_factor), output, upsample_factor).empty();
+        };
+        if (std::ranges::none_of(config.processors(), takes_it))
+            names += (names.empty() ? "" : ", ") + output.describe();
+    }
+    return names;
+}
+
+namespace fs = std::filesystem;
+
+std::string_view whole_of(std::string_view processor) {
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    return known == nullptr ? std::string_view() : known->whole;
+}
+
+// A file's path within a folder, both without links; nothing if it is outside.
+class WithinFolder {
+  public:
+    explicit WithinFolder(const std::string& folder) : folder_(real(folder)) {}
+
+    std::optional<std::string> name_of(const std::string& file) {
+        const fs::path path(file);
+        const std::string& parent = real_parent(path.parent_path().string());
+        if (parent == folder_) return path.filename().string();
+        if (!parent.starts_with(folder_ == "/" ? folder_ : folder_ + "/")) return std::nullopt;
+        return parent.substr(folder_ == "/" ? 1 : folder_.size() + 1) + "/" + path.filename().string();
+    }
+
+  private:
+    static std::string real(const std::string& folder) {
+        std::error_code problem;
+        const fs::path found = fs::weakly_canonical(folder.empty() ? "." : folder, problem);
+        return (problem ? fs::path(folder) : found).string();
+    }
+    const std::string& real_parent(const std::string& folder) {
+        const auto [found, added] = parents_.try_emplace(folder);
+        if (added) found->second = real(folder);
+        return found->second;
+    }
+
+    std::string folder_;
+    std::unordered_map<std::string, std::string> parents_;
+};
+
+[[noreturn]] void refuse(const std::string& input, const std::string& folder, const std::string& processor) {
+    throw ConfigError("--output " + printable(folder) + ": '" + printable(input) +
+                          "' is read from there, and results of " + processor + " could replace it",
+                      "Give --output another folder");
+}
+
+void require_apart(const std::string& folder, const std::string& processor, const RunConfig& config,
+                   const BatchSource& source) {
+    std::error_code ignored;
+    if (!config.input.empty() && fs::is_directory(config.input, ignored) &&
+        WithinFolder(config.input).name_of(folder + "/result"))
+        throw ConfigError("--output: results in " + printable(folder) + " are in the --input folder " +
+                              printable(config.input) +
+                              ": they could replace what they are made from, and would be input of the next run",
+                          "Give --output a folder beside it");
+    WithinFolder within(folder);
+    if (!config.input.empty() && !whole_of(processor).empty() && within.name_of(config.input) == whole_of(processor))
+        refuse(config.input, folder, processor);
+    if (!source.has_files()) return;
+    std::vector<std::string> read;
+    for (std::uint64_t item = 0; item < source.items(); ++item)
+        if (const std::string file = source.file(item); !file.empty())
+            if (auto name = within.name_of(file); name && may_end_result(processor, *name))
+                read.push_back(std::move(*name));
+    if (read.empty()) return;
+    std::sort(read.begin(), read.end());
+    const ProcessorResults* const known = ProcessorResults::of(processor);
+    const bool is_of_whole = known != nullptr && known->puts_tiles_together;
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::string begin = std::string(is_of_whole ? source.key_of_whole(item) : source.key(item)) + ".";
+        const auto found = std::lower_bound(read.begin(), read.end(), begin);
+        if (found != read.end() && found->starts_with(begin)) refuse(*found, folder, processor);
+    }
 }
 
 }  // namespace
@@ -128,6 +269,60 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedMo
                                                     share.end - share.begin, share.begin));
     for (const LeftOut& part : source->left_out()) spdlog::warn("left out of the input: {} {}", part.count, part.what);
     return source;
+}
+
+std::vector<std::string> warnings_about_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+                                                std::uint32_t upsample_factor, const TensorSpec& input) {
+    constexpr const char* kInstead = "--processor npy writes every output as it is";
+    std::vector<std::string> warnings;
+    if (const std::string names = names_of_unwritten(config, outputs, upsample_factor); !names.empty())
+        warnings.push_back("not written, since --processor " + config.processor + " does not read them: " + names +
+                           ". " + kInstead);
+    const auto reads_masks = [&](const std::string& processor) {
+        return reads_of(processor, outputs, upsample_factor) == Reads::Masks;
+    };
+    if (std::ranges::none_of(config.processors(), reads_masks)) return warnings;
+    for (const TensorSpec& output : outputs) {
+        if (!obstacle_to_masks(output, upsample_factor).empty()) continue;
+        if (!has_proportions_of(input, output))
+            warnings.push_back(
+                describe_output(output) + " becomes masks of " + std::to_string(output.shape[output.dims - 1]) + " x " +
+                std::to_string(output.shape[output.dims - 2]) +
+                " pixels, which does not have the proportions of the input, " + std::to_string(input.shape[3]) + " x " +
+                std::to_string(input.shape[2]) +
+                ". If it is channels-last, [N, H, W, C], let the model end with permute(0, 3, 1, 2). " + kInstead);
+        else if (const TensorSpec* const other = tensor_with_parts(output, outputs); other != nullptr)
+            warnings.push_back(describe_output(output) + " becomes masks of " + std::to_string(output.shape[1]) +
+                               " classes. Beside " + describe_output(*other) +
+                               " it is probably mask queries or prototypes, which are not classes. " + kInstead);
+    }
+    return warnings;
+}
+
+void require_readable_outputs(const RunConfig& config, std::span<const TensorSpec> outputs,
+                              std::uint32_t upsample_factor) {
+    for (const std::string& processor : config.processors()) {
+        const ProcessorResults* const known = ProcessorResults::of(processor);
+        if (known == nullptr) continue;
+        std::string reasons;
+        bool readable = false;
+        for (const TensorSpec& output : outputs) {
+            const std::string reason = obstacle_to(known->reads, output, upsample_factor);
+            readable = readable || reason.empty();
+            reasons += "; " + describe_output(output) + ": " + reason;
+        }
+        if (!readable)
+            throw ConfigError("--processor " + processor + " cannot read any output of the model" + reasons,
+                              "Choose another model, or another --processor: npy and safetensors take any output");
+    }
+}
+
+void require_results_apart(const RunConfig& config, const BatchSource& source) {
+    if (config.output.empty()) return;
+    const std::vector<std::string> processors = config.processors();
+    for (const std::string& processor : processors)
+        require_apart(results_folder(config.folder_of_samples(), processor, processors.size()), processor, config,
+                      source);
 }
 
 }  // namespace offramp

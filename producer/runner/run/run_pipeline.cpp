@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "common/app/settings/effects.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
@@ -24,6 +24,17 @@ namespace {
 // A job's shard is a part: other runs read the rest.
 ErrorBudget::Of items_of(const RunConfig& config) {
     return config.samples_folder.empty() ? ErrorBudget::Of::Whole : ErrorBudget::Of::Part;
+}
+
+constexpr std::uint64_t kLimitWarmup = 5;
+
+double cpu_seconds() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    const auto seconds = [](const timeval& time) {
+        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+    };
+    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 }  // namespace
@@ -155,21 +166,6 @@ RunStats RunPipeline::stats() const {
     stats.limits = measuring_.limits();
     return stats;
 }
-
-namespace {
-
-constexpr std::uint64_t kLimitWarmup = 5;
-
-double cpu_seconds() {
-    rusage usage{};
-    ::getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& time) {
-        return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-}  // namespace
 
 void RunMeasuring::flow() {
     RunOutputs& outputs = parts_.outputs;

@@ -10,7 +10,6 @@
 #include "producer/egress/run_lifecycle.hpp"
 #include "producer/runner/inference/compute_turn.hpp"
 #include "producer/runner/inference/inference.hpp"
-#include "producer/runner/inference/run_outputs.hpp"
 #include "producer/runner/ingest/prefetcher.hpp"
 #include "producer/runner/models/model.hpp"
 #include "producer/runner/report/run_report.hpp"

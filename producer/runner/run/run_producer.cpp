@@ -15,21 +15,23 @@
 #include <utility>
 #include <vector>
 
-#include "common/app/images/file_list.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/app/program/own_process.hpp"
 #include "common/app/settings/declared_setting.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/exit_code.hpp"
 #include "common/app/settings/run_config.hpp"
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/tracing/range_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
@@ -160,27 +162,6 @@ void say(const ProducerProgram& program, const std::string& text) {
         spdlog::critical("{}", text);
 }
 
-}  // namespace
-
-int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
-    put_remedies(flag_remedy);
-    try {
-        try {
-            return run(argc, argv, program);
-        } catch (...) {
-            std::rethrow_exception(with_limits_named(std::current_exception()));
-        }
-    } catch (const Error& problem) {
-        say(program, problem.what());
-        return to_int(problem.kind());
-    } catch (const std::exception& problem) {
-        say(program, std::string("unexpected: ") + problem.what());
-        return to_int(ErrorKind::Internal);
-    }
-}
-
-namespace {
-
 // A source counts and names its items independently of the model's input: these values replace it.
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
@@ -238,6 +219,23 @@ std::uint64_t number_of(std::string_view text) {
 }
 
 }  // namespace
+
+int run_producer(int argc, const char* const* argv, const ProducerProgram& program) noexcept {
+    put_remedies(flag_remedy);
+    try {
+        try {
+            return run(argc, argv, program);
+        } catch (...) {
+            std::rethrow_exception(with_limits_named(std::current_exception()));
+        }
+    } catch (const Error& problem) {
+        say(program, problem.what());
+        return to_int(problem.kind());
+    } catch (const std::exception& problem) {
+        say(program, std::string("unexpected: ") + problem.what());
+        return to_int(ErrorKind::Internal);
+    }
+}
 
 std::string job_facts(const RunConfig& config, const std::string& list) {
     RunConfig whole = config;

@@ -39,6 +39,27 @@ double polynomial(const std::array<double, N>& coefficients, double x) {
     return value;
 }
 
+bool is_float(const InputPart& part) { return part.tensor.dtype.code == kFloat32.code; }
+
+std::size_t numbers_of(const InputPart& part) { return part.tensor.row_bytes() / part.tensor.dtype.bytes(); }
+
+template <class Number>
+std::byte* put(Number number, std::byte* to) {
+    std::memcpy(to, &number, sizeof number);
+    return to + sizeof number;
+}
+
+void fill(DType dtype, std::span<const float> values, std::byte* to) {
+    for (const float value : values) {
+        if (dtype.bits == 64)
+            to = put(static_cast<double>(value), to);
+        else if (dtype.bits == 16)
+            to = put(float16_bits(std::bit_cast<std::uint32_t>(value)), to);
+        else
+            to = put(value, to);
+    }
+}
+
 }  // namespace
 
 // P. J. Acklam's rational approximation.
@@ -81,31 +102,6 @@ void NormalNoise::fill(std::uint64_t stream, std::span<float> values) const {
     std::uint64_t bits = mix(counter + kGolden);
     for (float* const end = values.data() + values.size(); to != end; ++to, bits >>= 16) *to = quantiles[bits & 0xffff];
 }
-
-namespace {
-
-bool is_float(const InputPart& part) { return part.tensor.dtype.code == kFloat32.code; }
-
-std::size_t numbers_of(const InputPart& part) { return part.tensor.row_bytes() / part.tensor.dtype.bytes(); }
-
-template <class Number>
-std::byte* put(Number number, std::byte* to) {
-    std::memcpy(to, &number, sizeof number);
-    return to + sizeof number;
-}
-
-void fill(DType dtype, std::span<const float> values, std::byte* to) {
-    for (const float value : values) {
-        if (dtype.bits == 64)
-            to = put(static_cast<double>(value), to);
-        else if (dtype.bits == 16)
-            to = put(float16_bits(std::bit_cast<std::uint32_t>(value)), to);
-        else
-            to = put(value, to);
-    }
-}
-
-}  // namespace
 
 void fill_synthetic_row(const NormalNoise& noise, std::uint64_t item, std::span<const InputPart> parts,
                         std::span<std::byte> row) {

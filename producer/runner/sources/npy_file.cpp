@@ -30,77 +30,6 @@ RegularFile opened(const std::string& path) {
     }
 }
 
-}  // namespace
-
-std::string shape_text(std::span<const std::int64_t> shape) {
-    std::string text;
-    for (const std::int64_t side : shape) text += (text.empty() ? "" : ", ") + std::to_string(side);
-    return "[" + text + "]";
-}
-
-NpyFile::NpyFile(std::string path, Items items) : path_(std::move(path)), file_(opened(path_)), items_(items) {
-    std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
-    try {
-        front.resize(read_some(0, front));
-        header_ = read_npy_header(front);
-    } catch (const UnreadableItem& problem) {
-        refuse(problem.what(), "Check the file system that holds it");
-    } catch (const ConfigError& problem) {
-        refuse(problem.what(), "");
-    }
-    if (header_.fortran_order && header_.shape.size() > 1)
-        refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
-    if (items == Items::Whole) header_.shape.insert(header_.shape.begin(), 1);
-    if (header_.shape.empty() || header_.shape.front() == 0)
-        refuse("an array of shape " + shape_text(header_.shape) + " has no rows",
-               "Its first dimension counts the items", ErrorKind::NoInput);
-    rows_ = static_cast<std::uint64_t>(header_.shape.front());
-    note_ = XXH3_64bits(header_.descr.data(), header_.descr.size());
-    note_ = XXH3_64bits_withSeed(row_shape().data(), row_shape().size_bytes(), note_);
-}
-
-std::string NpyFile::describe() const {
-    return header_.descr + " " + shape_text(items_ == Items::Whole ? row_shape() : std::span(header_.shape));
-}
-
-void NpyFile::refuse(const std::string& why, const std::string& hint, ErrorKind code) const {
-    throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
-}
-
-void NpyFile::settle(std::size_t element_bytes) {
-    row_bytes_ = element_bytes;
-    for (const std::int64_t side : row_shape()) row_bytes_ *= static_cast<std::size_t>(side);
-    if (row_bytes_ == 0) refuse("an array " + describe() + " has no elements", "Leave it out");
-    const std::uint64_t there = (file_.size() - header_.bytes) / row_bytes_;
-    if (rows_ > there)
-        refuse("truncated: its header promises " + std::to_string(rows_) + " rows of " + std::to_string(row_bytes_) +
-                   " bytes, and there are " + std::to_string(there) + " whole ones",
-               "Copy the file again");
-}
-
-std::uint64_t NpyFile::note_hash(std::uint64_t row) const {
-    if (row % ((rows_ + kLookedAtRows - 1) / kLookedAtRows) != 0) return note_;
-    std::array<std::byte, 4096> front;
-    const std::size_t bytes = std::min<std::size_t>(front.size(), row_bytes_);
-    try {
-        return XXH3_64bits_withSeed(front.data(),
-                                    read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
-    } catch (const UnreadableItem&) {
-        return note_;  // the row is skipped with this reason in its turn
-    }
-}
-
-void NpyFile::read(std::uint64_t row, std::size_t from, std::span<std::byte> to) const {
-    if (read_some(header_.bytes + row * row_bytes_ + from, to) < to.size())
-        throw UnreadableItem("the file became shorter while it was read");
-}
-
-std::size_t NpyFile::read_some(std::uint64_t offset, std::span<std::byte> to) const {
-    return or_unreadable([&] { return file_.read_at(offset, to); });
-}
-
-namespace {
-
 using namespace std::string_view_literals;
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -193,29 +122,6 @@ class Dictionary {
     std::string_view left_;
 };
 
-}  // namespace
-
-NpyHeader read_npy_header(std::span<const std::byte> front) {
-    const std::string_view text(reinterpret_cast<const char*>(front.data()), front.size());
-    if (!text.starts_with("\x93NUMPY"sv)) refuse("it does not begin with the magic of .npy");
-    if (text.size() < 10) refuse("it ends within its header");
-    const auto byte = [&](std::size_t at) { return std::to_integer<std::size_t>(front[at]); };
-    const std::size_t version = byte(6);
-    if (version < 1 || version > 3) refuse("its format's version is " + std::to_string(version) + "; known are 1 to 3");
-    const std::size_t length_bytes = version == 1 ? 2 : 4;
-    const std::size_t begin = 8 + length_bytes;
-    if (text.size() < begin) refuse("it ends within its header");
-    std::size_t length = 0;
-    for (std::size_t i = length_bytes; i-- > 0;) length = (length << 8U) | byte(8 + i);
-    if (length > kMostNpyHeaderBytes - begin) refuse("its header claims " + std::to_string(length) + " bytes");
-    if (length > text.size() - begin) refuse("it ends within its header");
-    NpyHeader header = Dictionary(text.substr(begin, length)).read();
-    header.bytes = begin + length;
-    return header;
-}
-
-namespace {
-
 constexpr std::size_t kBytesAtOnce = std::size_t{32} << 10;
 
 // Iterates over the places of a row's elements, in the file's order.
@@ -275,6 +181,92 @@ std::vector<std::int64_t> row_major(std::span<const std::int64_t> shape) {
 }
 
 }  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string text;
+    for (const std::int64_t side : shape) text += (text.empty() ? "" : ", ") + std::to_string(side);
+    return "[" + text + "]";
+}
+
+NpyFile::NpyFile(std::string path, Items items) : path_(std::move(path)), file_(opened(path_)), items_(items) {
+    std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
+    try {
+        front.resize(read_some(0, front));
+        header_ = read_npy_header(front);
+    } catch (const UnreadableItem& problem) {
+        refuse(problem.what(), "Check the file system that holds it");
+    } catch (const ConfigError& problem) {
+        refuse(problem.what(), "");
+    }
+    if (header_.fortran_order && header_.shape.size() > 1)
+        refuse("it is stored in Fortran order", "Save numpy.ascontiguousarray(array)");
+    if (items == Items::Whole) header_.shape.insert(header_.shape.begin(), 1);
+    if (header_.shape.empty() || header_.shape.front() == 0)
+        refuse("an array of shape " + shape_text(header_.shape) + " has no rows",
+               "Its first dimension counts the items", ErrorKind::NoInput);
+    rows_ = static_cast<std::uint64_t>(header_.shape.front());
+    note_ = XXH3_64bits(header_.descr.data(), header_.descr.size());
+    note_ = XXH3_64bits_withSeed(row_shape().data(), row_shape().size_bytes(), note_);
+}
+
+std::string NpyFile::describe() const {
+    return header_.descr + " " + shape_text(items_ == Items::Whole ? row_shape() : std::span(header_.shape));
+}
+
+void NpyFile::refuse(const std::string& why, const std::string& hint, ErrorKind code) const {
+    throw ConfigError("--input '" + printable(path_) + "': " + why, hint, code);
+}
+
+void NpyFile::settle(std::size_t element_bytes) {
+    row_bytes_ = element_bytes;
+    for (const std::int64_t side : row_shape()) row_bytes_ *= static_cast<std::size_t>(side);
+    if (row_bytes_ == 0) refuse("an array " + describe() + " has no elements", "Leave it out");
+    const std::uint64_t there = (file_.size() - header_.bytes) / row_bytes_;
+    if (rows_ > there)
+        refuse("truncated: its header promises " + std::to_string(rows_) + " rows of " + std::to_string(row_bytes_) +
+                   " bytes, and there are " + std::to_string(there) + " whole ones",
+               "Copy the file again");
+}
+
+std::uint64_t NpyFile::note_hash(std::uint64_t row) const {
+    if (row % ((rows_ + kLookedAtRows - 1) / kLookedAtRows) != 0) return note_;
+    std::array<std::byte, 4096> front;
+    const std::size_t bytes = std::min<std::size_t>(front.size(), row_bytes_);
+    try {
+        return XXH3_64bits_withSeed(front.data(),
+                                    read_some(header_.bytes + row * row_bytes_, std::span(front).first(bytes)), note_);
+    } catch (const UnreadableItem&) {
+        return note_;  // the row is skipped with this reason in its turn
+    }
+}
+
+void NpyFile::read(std::uint64_t row, std::size_t from, std::span<std::byte> to) const {
+    if (read_some(header_.bytes + row * row_bytes_ + from, to) < to.size())
+        throw UnreadableItem("the file became shorter while it was read");
+}
+
+std::size_t NpyFile::read_some(std::uint64_t offset, std::span<std::byte> to) const {
+    return or_unreadable([&] { return file_.read_at(offset, to); });
+}
+
+NpyHeader read_npy_header(std::span<const std::byte> front) {
+    const std::string_view text(reinterpret_cast<const char*>(front.data()), front.size());
+    if (!text.starts_with("\x93NUMPY"sv)) refuse("it does not begin with the magic of .npy");
+    if (text.size() < 10) refuse("it ends within its header");
+    const auto byte = [&](std::size_t at) { return std::to_integer<std::size_t>(front[at]); };
+    const std::size_t version = byte(6);
+    if (version < 1 || version > 3) refuse("its format's version is " + std::to_string(version) + "; known are 1 to 3");
+    const std::size_t length_bytes = version == 1 ? 2 : 4;
+    const std::size_t begin = 8 + length_bytes;
+    if (text.size() < begin) refuse("it ends within its header");
+    std::size_t length = 0;
+    for (std::size_t i = length_bytes; i-- > 0;) length = (length << 8U) | byte(8 + i);
+    if (length > kMostNpyHeaderBytes - begin) refuse("its header claims " + std::to_string(length) + " bytes");
+    if (length > text.size() - begin) refuse("it ends within its header");
+    NpyHeader header = Dictionary(text.substr(begin, length)).read();
+    header.bytes = begin + length;
+    return header;
+}
 
 NpyRowLayout NpyRowLayout::of(const NpyFile& file, const TensorSpec& input, const std::string& model,
                               bool model_takes_images) {

@@ -139,15 +139,6 @@ class NpyFolder final : public BatchSource {
     std::string description_;
 };
 
-}  // namespace
-
-std::unique_ptr<BatchSource> make_npy_folder(const SourceOptions& options) {
-    expect(!options.parts.empty(), "a folder of arrays is for a model that takes arrays");
-    return std::make_unique<NpyFolder>(options);
-}
-
-namespace {
-
 constexpr std::string_view kEnding = ".npy";
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -224,6 +215,11 @@ class NpyCases final : public BatchSource {
 };
 
 }  // namespace
+
+std::unique_ptr<BatchSource> make_npy_folder(const SourceOptions& options) {
+    expect(!options.parts.empty(), "a folder of arrays is for a model that takes arrays");
+    return std::make_unique<NpyFolder>(options);
+}
 
 std::vector<std::string> arrays_in(const std::string& folder) {
     std::vector<std::string> names = names_in(folder);

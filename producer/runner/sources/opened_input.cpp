@@ -9,8 +9,8 @@
 
 #include "common/app/images/item_keys.hpp"
 #include "common/app/images/picture_list.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/settings/setting_checks.hpp"
-#include "common/app/settings/source_of_input.hpp"
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
@@ -37,25 +37,6 @@ void require_arrays(const std::string& input) {
                           ErrorKind::NoInput);
 }
 
-}  // namespace
-
-OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted) {
-    if (gives_pictures(config.source)) {
-        try {
-            return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list),
-                    .texts = nullptr};
-        } catch (const ConfigError&) {
-            if (!has_arrays(config.input)) throw;
-        }
-    }
-    if (gives_text_tables(config.source)) return {.pictures = nullptr, .texts = open_texts(config, still_wanted)};
-    if (config.source == "text" && !config.input.empty()) require_lines(config.input);
-    if (config.source == "npy" && !config.input.empty()) require_arrays(config.input);
-    return {};
-}
-
-namespace {
-
 constexpr std::size_t kNamesLookedAt = 10'000;
 
 // Searches the folder that should contain `path`.
@@ -75,6 +56,21 @@ std::optional<std::string> nearest_beside(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted) {
+    if (gives_pictures(config.source)) {
+        try {
+            return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list),
+                    .texts = nullptr};
+        } catch (const ConfigError&) {
+            if (!has_arrays(config.input)) throw;
+        }
+    }
+    if (gives_text_tables(config.source)) return {.pictures = nullptr, .texts = open_texts(config, still_wanted)};
+    if (config.source == "text" && !config.input.empty()) require_lines(config.input);
+    if (config.source == "npy" && !config.input.empty()) require_arrays(config.input);
+    return {};
+}
 
 const SourceEntry& source_named(const std::string& name) {
     std::vector<std::string> known;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/app/images/picture_list.hpp"
-#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/app/texts/text_table.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 

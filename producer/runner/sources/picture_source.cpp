@@ -110,45 +110,6 @@ PictureFrame frame_of(const InputSettings& config, ImageSize size) {
     return {size, shorter, way};
 }
 
-}  // namespace
-
-std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options) {
-    const TensorSpec& input = options.model_input;
-    if (!options.model_takes_images || input.dims != 4)
-        throw ConfigError(
-            "source '" + std::string(name) + "' gives pictures, but the model '" + options.model->model + "' takes " +
-                (input.dims == 0         ? "no input"
-                 : options.parts.empty() ? input.describe()
-                                         : describe_parts(options.parts)),
-            input.dims == 0         ? "Choose a model that takes pictures"
-            : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples, or a folder with "
-                                      "a .npy file for each; or a model that takes pictures"
-                                    : kGiveArrays);
-    const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
-    expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
-    const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
-    if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
-        throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
-                              "' takes pictures of " + std::to_string(size.height) + " x " +
-                              std::to_string(size.width) + " pixels",
-                          "Give --tile the model's own size, if it is square, or leave --tile out");
-    std::shared_ptr<PictureList> pictures =
-        options.pictures ? options.pictures
-                         : open_pictures(name, options.input->input, options.still_wanted, options.input->input_list);
-    if (tiles.tile > 0)
-        return make_tiled_pictures({.name = std::string(name),
-                                    .pictures = std::move(pictures),
-                                    .size = tiles,
-                                    .limit = options.input->limit,
-                                    .workers = std::max(1U, options.input->decode_workers),
-                                    .still_wanted = options.still_wanted,
-                                    .stamps = options.stamps});
-    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
-                                           options.columns_are_read);
-}
-
-namespace {
-
 // A picture of the list, and its facts before decoding.
 struct TiledPicture {
     CutPlan plan{.size = {1, 1}, .by_regions = false};
@@ -332,6 +293,41 @@ class TiledPictures final : public BatchSource {
 };
 
 }  // namespace
+
+std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options) {
+    const TensorSpec& input = options.model_input;
+    if (!options.model_takes_images || input.dims != 4)
+        throw ConfigError(
+            "source '" + std::string(name) + "' gives pictures, but the model '" + options.model->model + "' takes " +
+                (input.dims == 0         ? "no input"
+                 : options.parts.empty() ? input.describe()
+                                         : describe_parts(options.parts)),
+            input.dims == 0         ? "Choose a model that takes pictures"
+            : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples, or a folder with "
+                                      "a .npy file for each; or a model that takes pictures"
+                                    : kGiveArrays);
+    const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
+    expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
+    const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
+    if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
+        throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
+                              "' takes pictures of " + std::to_string(size.height) + " x " +
+                              std::to_string(size.width) + " pixels",
+                          "Give --tile the model's own size, if it is square, or leave --tile out");
+    std::shared_ptr<PictureList> pictures =
+        options.pictures ? options.pictures
+                         : open_pictures(name, options.input->input, options.still_wanted, options.input->input_list);
+    if (tiles.tile > 0)
+        return make_tiled_pictures({.name = std::string(name),
+                                    .pictures = std::move(pictures),
+                                    .size = tiles,
+                                    .limit = options.input->limit,
+                                    .workers = std::max(1U, options.input->decode_workers),
+                                    .still_wanted = options.still_wanted,
+                                    .stamps = options.stamps});
+    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
+                                           options.columns_are_read);
+}
 
 std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input) {
     return std::make_unique<TiledPictures>(std::move(input));

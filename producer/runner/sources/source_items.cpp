@@ -33,29 +33,6 @@ std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
     return hash;
 }
 
-}  // namespace
-
-std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(source, source.items()); }
-
-std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
-
-std::string source_fingerprint(const BatchSource& source, std::uint64_t items) {
-    return fmt::format("{:016x}", hash_of_first(source, items));
-}
-
-std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
-    std::vector<std::uint64_t> hashes;
-    if (source.max_key_bytes() == 0) return hashes;
-    hashes.reserve(source.items());
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
-        const std::string_view key = source.key(item);
-        hashes.push_back(XXH3_64bits_withSeed(key.data(), key.size(), source.has_notes() ? source.note_hash(item) : 0));
-    }
-    return hashes;
-}
-
-namespace {
-
 // The first items of another source.
 class FirstItems final : public BatchSource {
   public:
@@ -89,27 +66,6 @@ class FirstItems final : public BatchSource {
     std::size_t max_key_bytes_ = 0;
 };
 
-}  // namespace
-
-std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
-    if (config.limit == 0 || config.tile > 0 || config.chunk_tokens > 0 || config.limit >= whole->items()) return whole;
-    return std::make_unique<FirstItems>(std::move(whole), config.limit);
-}
-
-ItemRange share_of(const BatchSource& source, const InputSettings& config) {
-    const std::uint64_t all = source.items();
-    if (config.shard.empty()) return {0, all};
-    const auto shard = Shard::parse(config.shard);
-    expect(shard.has_value(), "--shard was checked when it was parsed");
-    const Shard::Range range = shard->of(all);
-    if (range.begin == range.end)
-        throw ConfigError("--shard " + config.shard + " of " + std::to_string(all) + " items is empty",
-                          "Make at most " + std::to_string(all) + " shards", ErrorKind::NoInput);
-    return {range.begin, range.end};
-}
-
-namespace {
-
 class RenumberedSource final : public BatchSource {
   public:
     RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order)
@@ -135,7 +91,59 @@ class RenumberedSource final : public BatchSource {
     std::vector<std::uint64_t> order_;  // the source's number for each item
 };
 
+// `longer` is BETWEEN.SHORTER.
+struct Nested {
+    std::string_view longer, shorter;
+    std::string between;  // begins with a dot
+};
+
+std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
+    std::vector<Nested> nested;
+    for (const TensorSpec& longer : outputs)
+        for (const TensorSpec& shorter : outputs)
+            if (longer.name.size() > shorter.name.size() + 1 && longer.name.ends_with("." + shorter.name))
+                nested.push_back({longer.name, shorter.name,
+                                  "." + longer.name.substr(0, longer.name.size() - shorter.name.size() - 1)});
+    return nested;
+}
+
 }  // namespace
+
+std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(source, source.items()); }
+
+std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
+
+std::string source_fingerprint(const BatchSource& source, std::uint64_t items) {
+    return fmt::format("{:016x}", hash_of_first(source, items));
+}
+
+std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
+    std::vector<std::uint64_t> hashes;
+    if (source.max_key_bytes() == 0) return hashes;
+    hashes.reserve(source.items());
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::string_view key = source.key(item);
+        hashes.push_back(XXH3_64bits_withSeed(key.data(), key.size(), source.has_notes() ? source.note_hash(item) : 0));
+    }
+    return hashes;
+}
+
+std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
+    if (config.limit == 0 || config.tile > 0 || config.chunk_tokens > 0 || config.limit >= whole->items()) return whole;
+    return std::make_unique<FirstItems>(std::move(whole), config.limit);
+}
+
+ItemRange share_of(const BatchSource& source, const InputSettings& config) {
+    const std::uint64_t all = source.items();
+    if (config.shard.empty()) return {0, all};
+    const auto shard = Shard::parse(config.shard);
+    expect(shard.has_value(), "--shard was checked when it was parsed");
+    const Shard::Range range = shard->of(all);
+    if (range.begin == range.end)
+        throw ConfigError("--shard " + config.shard + " of " + std::to_string(all) + " items is empty",
+                          "Make at most " + std::to_string(all) + " shards", ErrorKind::NoInput);
+    return {range.begin, range.end};
+}
 
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
                                                std::span<const std::uint64_t> previous) {
@@ -159,26 +167,6 @@ std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> sour
         if (!was_there[item]) order.push_back(item);
     return std::make_unique<RenumberedSource>(std::move(source), std::move(order));
 }
-
-namespace {
-
-// `longer` is BETWEEN.SHORTER.
-struct Nested {
-    std::string_view longer, shorter;
-    std::string between;  // begins with a dot
-};
-
-std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
-    std::vector<Nested> nested;
-    for (const TensorSpec& longer : outputs)
-        for (const TensorSpec& shorter : outputs)
-            if (longer.name.size() > shorter.name.size() + 1 && longer.name.ends_with("." + shorter.name))
-                nested.push_back({longer.name, shorter.name,
-                                  "." + longer.name.substr(0, longer.name.size() - shorter.name.size() - 1)});
-    return nested;
-}
-
-}  // namespace
 
 void require_distinct_results(const BatchSource& source, std::span<const TensorSpec> outputs) {
     const std::vector<Nested> nested = nested_names(outputs);

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "common/app/settings/sections/input_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/batch_source.hpp"

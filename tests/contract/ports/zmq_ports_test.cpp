@@ -18,7 +18,7 @@
 #include <set>
 
 #include "common/base/error.hpp"
-#include "common/transport/listening_socket.hpp"
+#include "common/transport/peer_connections.hpp"
 #include "tests/contract/ports/ports_contract.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
 #include "tests/support/kill_points.hpp"

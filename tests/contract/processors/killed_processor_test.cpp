@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/support/kill_points.hpp"

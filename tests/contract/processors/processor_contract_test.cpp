@@ -10,7 +10,7 @@
 
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

@@ -14,9 +14,9 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/processor_results.hpp"
 #include "consumer/hosts/make_hosted.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/sinks/files/output_name.hpp"
 #include "consumer/sinks/postgres/postgres_database.hpp"
 #include "tests/contract/processors/by_consumer.hpp"

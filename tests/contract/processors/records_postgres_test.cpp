@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/postgres_test.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/hand_made.hpp"

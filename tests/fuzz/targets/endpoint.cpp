@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "common/base/error.hpp"
-#include "common/transport/listening_socket.hpp"
+#include "common/transport/peer_connections.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/scratch_folder.hpp"
 

@@ -1,7 +1,6 @@
 // GIF files, with their alpha.
 
-#include "common/app/images/gif.hpp"
-
+#include "common/app/images/whole_formats.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/picture_feed.hpp"
 #include "tests/unit/images/more_files.hpp"

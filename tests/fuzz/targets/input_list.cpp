@@ -1,7 +1,7 @@
 // A list of input files, and the keys made from its names, which become names of output files.
 
-#include "common/app/images/file_list.hpp"
 #include "common/app/images/item_keys.hpp"
+#include "common/app/images/picture_list.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"

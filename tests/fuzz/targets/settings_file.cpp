@@ -1,6 +1,5 @@
 // A run's configuration file, the metadata beside a model's file, and the small languages of single settings.
 
-#include "common/app/settings/error_limit.hpp"
 #include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/toml.hpp"

@@ -1,8 +1,7 @@
 // WebP files of one picture and of several, with their alpha. libwebp is not instrumented, but its output buffers have
 // exact sizes.
 
-#include "common/app/images/webp.hpp"
-
+#include "common/app/images/whole_formats.hpp"
 #include "tests/fuzz/exact_copy.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 #include "tests/fuzz/picture_feed.hpp"

@@ -1,4 +1,4 @@
-#include "common/base/durations.hpp"
+#include "common/base/duration_histogram.hpp"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/napping_condition.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "producer/runner/checkpoint/sealed_line.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "tests/contract/processors/processor_world.hpp"

@@ -1,4 +1,4 @@
-#include "common/app/images/file_list.hpp"
+#include "common/app/images/picture_list.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,12 +5,10 @@
 
 #include <string>
 
-#include "common/app/images/bmp.hpp"
-#include "common/app/images/gif.hpp"
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/picture_parts.hpp"
 #include "common/app/images/unreadable_item.hpp"
-#include "common/app/images/webp.hpp"
+#include "common/app/images/whole_formats.hpp"
 #include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 

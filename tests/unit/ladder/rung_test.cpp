@@ -1,4 +1,4 @@
-#include "producer/ladder/rung.hpp"
+#include "producer/ladder/rung_egress.hpp"
 
 #include <gtest/gtest.h>
 

@@ -18,7 +18,7 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import command, figures, machine, picture, rungs, table
+from offramp_launch.ladder import command, figures, machine, rungs, table
 from offramp_launch.ladder.saved import Ladder, compare_checksums
 from offramp_launch import intervals
 from offramp_launch.tracing import chrome_events, drawing
@@ -379,7 +379,7 @@ class PictureTest(InFolder):
     @unittest.skipUnless(matplotlib, "matplotlib is not installed")
     def test_draws_an_image_and_text_that_stays_text(self):
         paths = [self.folder / "ladder.png", self.folder / "ladder.svg"]
-        self.assertTrue(picture.draw(Ladder(make_ladder(self.folder)), paths))
+        self.assertTrue(command.draw_pictures(Ladder(make_ladder(self.folder)), paths))
         head = paths[0].read_bytes()[:24]
         self.assertEqual(b"\x89PNG\r\n\x1a\n", head[:8])
         self.assertGreater(int.from_bytes(head[16:20], "big"), 1500)
@@ -392,7 +392,7 @@ class PictureTest(InFolder):
     def test_nothing_to_draw_is_no_error(self):
         saved = make_ladder(self.folder, keys=["pool"])
         shutil.rmtree(saved.trace_dir("pool"))
-        self.assertFalse(picture.draw(Ladder(saved), [self.folder / "ladder.png"]))
+        self.assertFalse(command.draw_pictures(Ladder(saved), [self.folder / "ladder.png"]))
 
 
 class SavedLadderTest(InFolder):

@@ -6,7 +6,6 @@ import subprocess
 import tempfile
 import unittest
 
-from offramp_launch import doctor
 from offramp_launch.setup import environment, toolchain
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.places import Places
@@ -106,7 +105,7 @@ class PackagesTest(FolderTest):
         self.assertEqual(0, self.packages("install", OFFRAMP_SKIP_PACKAGES="1").returncode)
 
     def test_python_finds_the_same_packages(self):
-        missing = doctor.missing_packages(Places())
+        missing = environment.missing_packages(Places())
         self.assertTrue(
             missing is None or set(missing) <= set((REPOSITORY / "launch" / "packages-debian.txt").read_text().split())
         )

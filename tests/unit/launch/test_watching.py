@@ -27,11 +27,11 @@ from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.supervision.timers import Timers
 from offramp_launch.status_schema import validate_status
 from offramp_launch.watching import address, health
-from offramp_launch.watching.connections import Connections
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.exporter import StatusExporter
 from offramp_launch.watching.metrics import families_of
+from offramp_launch.watching.server import Connections
 from offramp_launch.watching.timestamps import seconds_of
 
 HERE = pathlib.Path(__file__).resolve().parent

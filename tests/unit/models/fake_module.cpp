@@ -1,5 +1,5 @@
 #include "common/base/error.hpp"
-#include "producer/runner/models/model_module.hpp"
+#include "producer/runner/models/model_library.hpp"
 
 // A module of models without LibTorch, in the variants that ModelLibrary must distinguish.
 namespace offramp {

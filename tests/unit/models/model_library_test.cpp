@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
-#include "producer/runner/models/model_module.hpp"
 
 namespace offramp {
 namespace {

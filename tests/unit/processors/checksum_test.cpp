@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "consumer/processors/raw/row_chunks.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/results/finish.hpp"
 #include "consumer/processors/vectors/sample_vectors.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/processors/hand_made.hpp"

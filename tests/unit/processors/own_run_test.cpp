@@ -1,4 +1,4 @@
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/own_run.hpp"
 
 #include <gmock/gmock.h>
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/results/finish.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/hand_made.hpp"

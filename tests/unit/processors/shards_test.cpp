@@ -1,4 +1,4 @@
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/shard_results.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "producer/runner/run/output_checks.hpp"
+#include "producer/runner/run/run_parts.hpp"
 
 #include <gtest/gtest.h>
 

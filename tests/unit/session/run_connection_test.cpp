@@ -1,4 +1,4 @@
-#include "consumer/session/run_connection.hpp"
+#include "consumer/session/consumer_run.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

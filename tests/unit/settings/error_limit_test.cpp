@@ -1,4 +1,4 @@
-#include "common/app/settings/error_limit.hpp"
+#include "common/app/settings/parsed_values.hpp"
 
 #include <gtest/gtest.h>
 

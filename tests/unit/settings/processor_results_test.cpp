@@ -2,9 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "common/app/settings/catalogue_values.hpp"
 #include "common/app/settings/declared_setting.hpp"
-#include "common/app/settings/sections/result_settings.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/app/settings/source_of_input.hpp"
+#include "common/app/settings/sections.hpp"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
-#include "consumer/processors/results/finish.hpp"
+#include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/sinks/sqlite/output_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 

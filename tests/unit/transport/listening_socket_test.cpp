@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "common/base/error.hpp"
+#include "common/transport/endpoint.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"
 
 namespace offramp {

@@ -1,4 +1,4 @@
-#include "common/transport/listening_socket.hpp"
+#include "common/transport/peer_connections.hpp"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -36,6 +36,43 @@ std::string python() {
     return named != nullptr && *named != '\0' ? named : "python3";
 }
 
+class TableSource final : public BatchSource {
+  public:
+    TableSource(const std::string& name, std::shared_ptr<TextTable> texts, const TokenizerProcess::Settings& settings,
+                bool columns_are_read)
+        : texts_(std::move(texts)),
+          columns_are_read_(columns_are_read),
+          tokens_(
+              texts_->size(), [this](std::uint64_t item) { return texts_->text(item); }, settings),
+          description_(name + ": " + texts_->description() + ", " + tokens_.described()) {
+        for (std::uint64_t item = 0; item < items(); ++item)
+            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+    }
+
+    std::string description() const override { return description_; }
+    std::vector<LeftOut> left_out() const override { return tokens_.left_out(); }
+    std::uint64_t items() const override { return texts_->size(); }
+    RowKind row_kind() const override { return RowKind::Tokens; }
+    std::string_view key(std::uint64_t item) const override { return texts_->key(item); }
+    std::size_t max_key_bytes() const override { return max_key_bytes_; }
+    std::uint64_t note_hash(std::uint64_t item) const override {
+        const std::uint64_t hash = texts_->hash(item);
+        return XXH3_64bits_withSeed(&hash, sizeof hash, tokens_.tokenizer_hash());
+    }
+    std::string origin(std::uint64_t item) const override { return texts_->origin(item); }
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        if (columns_are_read_) (void)texts_->beside(item);
+        tokens_.load(item, row);
+    }
+
+  private:
+    std::shared_ptr<TextTable> texts_;
+    bool columns_are_read_;
+    TokenizedTexts tokens_;  // borrows the texts
+    std::string description_;
+    std::size_t max_key_bytes_ = 0;
+};
+
 }  // namespace
 
 TokenizedTexts::TokenizedTexts(std::uint64_t items, TextOfItem text, const TokenizerProcess::Settings& settings)
@@ -84,47 +121,6 @@ TokenizerProcess::Settings tokenizer_settings(const SourceOptions& options, cons
             .chunk_tokens = config.chunk_tokens,
             .chunk_overlap = config.chunk_overlap};
 }
-
-namespace {
-
-class TableSource final : public BatchSource {
-  public:
-    TableSource(const std::string& name, std::shared_ptr<TextTable> texts, const TokenizerProcess::Settings& settings,
-                bool columns_are_read)
-        : texts_(std::move(texts)),
-          columns_are_read_(columns_are_read),
-          tokens_(
-              texts_->size(), [this](std::uint64_t item) { return texts_->text(item); }, settings),
-          description_(name + ": " + texts_->description() + ", " + tokens_.described()) {
-        for (std::uint64_t item = 0; item < items(); ++item)
-            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
-    }
-
-    std::string description() const override { return description_; }
-    std::vector<LeftOut> left_out() const override { return tokens_.left_out(); }
-    std::uint64_t items() const override { return texts_->size(); }
-    RowKind row_kind() const override { return RowKind::Tokens; }
-    std::string_view key(std::uint64_t item) const override { return texts_->key(item); }
-    std::size_t max_key_bytes() const override { return max_key_bytes_; }
-    std::uint64_t note_hash(std::uint64_t item) const override {
-        const std::uint64_t hash = texts_->hash(item);
-        return XXH3_64bits_withSeed(&hash, sizeof hash, tokens_.tokenizer_hash());
-    }
-    std::string origin(std::uint64_t item) const override { return texts_->origin(item); }
-    void load(std::uint64_t item, std::span<std::byte> row) override {
-        if (columns_are_read_) (void)texts_->beside(item);
-        tokens_.load(item, row);
-    }
-
-  private:
-    std::shared_ptr<TextTable> texts_;
-    bool columns_are_read_;
-    TokenizedTexts tokens_;  // borrows the texts
-    std::string description_;
-    std::size_t max_key_bytes_ = 0;
-};
-
-}  // namespace
 
 std::unique_ptr<BatchSource> make_table_source(const std::string& name, const SourceOptions& options) {
     const TokenizerProcess::Settings settings =

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/remedy.hpp"
+#include "common/base/scarcity.hpp"
 
 extern char** environ;
 
