@@ -1,8 +1,9 @@
 """
-The network `cutout`: a small encoder-decoder that separates things from their background. producer/runner/models/plugins/cutout.cpp is the same
-network in C++; a test compares the two.
+The network `cutout`: a small encoder-decoder that separates things from their background.
+producer/runner/models/plugins/cutout.cpp is the same network in C++; a test compares the two.
 
-    image [B, 3, S, S], normalised, S a multiple of 32  ->  logits [B, 2, S/2, S/2]: background, thing; enlarged twice at the end
+    image [B, 3, S, S], normalised, S a multiple of 32  ->  logits [B, 2, S/2, S/2]: background, thing; enlarged twice
+                                                        at the end
 """
 
 import torch

@@ -1,6 +1,7 @@
 """
-Renders photographs of products with true masks, like those of a shop's studio: many kinds of things on many backgrounds, with
-shadows, exposure, noise and JPEG artefacts. (seed, index) gives the same photograph on all machines that round in the same way.
+Renders photographs of products with true masks, like those of a shop's studio: many kinds of things on many
+backgrounds, with shadows, exposure, noise and JPEG artefacts. (seed, index) gives the same photograph on all machines
+that round in the same way.
 """
 
 import io
@@ -110,7 +111,10 @@ def surface(random, height, width, calm=False):
 
 
 def put(random, picture, alpha, place, light, from_above):
-    """The picture with one more thing, and the alpha of all things. Redraws a thing that hardly differs from its background."""
+    """
+    The picture with one more thing, and the alpha of all things. Redraws a thing that hardly differs from its
+    background.
+    """
     top, left, tall, wide = place
     for _ in range(4):
         thing, tone = draw_thing(random, tall, wide, light)

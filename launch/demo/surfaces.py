@@ -65,8 +65,8 @@ def wood(random, height, width):
 
 def pattern(random, across, along):
     """
-    A plane in [0, 1] that mixes two colours at a surface's coordinates (planes of equal shape, about -1..1): plain, stripes, checks,
-    dots, a band or a label with lines of writing.
+    A plane in [0, 1] that mixes two colours at a surface's coordinates (planes of equal shape, about -1..1): plain,
+    stripes, checks, dots, a band or a label with lines of writing.
     """
     kind = random.integers(0, 8)
     period = random.uniform(0.15, 0.6)

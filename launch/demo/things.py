@@ -1,6 +1,7 @@
 """
 The photographed things. Each function draws one kind into a canvas of coordinates and returns (alpha, colour): alpha in
-[0, 1] with soft edges of a pixel, colour [height, width, 3]. Light comes from the upper left or right; `light` is its direction.
+[0, 1] with soft edges of a pixel, colour [height, width, 3]. Light comes from the upper left or right; `light` is its
+direction.
 """
 
 import numpy
@@ -12,7 +13,10 @@ MOST_CORNERS = 240
 
 
 class Canvas:
-    """Coordinates around a thing: u to the right, v down, both from -1 to 1 within its box; `pixel` is a pixel's size in them."""
+    """
+    Coordinates around a thing: u to the right, v down, both from -1 to 1 within its box; `pixel` is a pixel's size in
+    them.
+    """
 
     def __init__(self, height, width, angle=0.0, margin=1.15):
         self.height, self.width = height, width

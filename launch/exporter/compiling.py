@@ -236,8 +236,9 @@ def traced(module, given, named, dynamic_shapes):
             program = torch.export.export(module, given, named, dynamic_shapes=dynamic_shapes)
     except Exception as problem:  # the network's code may raise any exception
         raise InputError(f"the network cannot be exported: {first_lines(problem)}", advice_for(problem)) from problem
-    # torch.export traces without cuDNN, and PyTorch caches the layout of each operation's result. With these cached layouts, compiled code would read
-    # cuDNN's channels-last results as contiguous (PyTorch 2.11: wrong numbers without an error).
+    # torch.export traces without cuDNN, and PyTorch caches the layout of each operation's result. With these cached
+    # layouts, compiled code would read cuDNN's channels-last results as contiguous (PyTorch 2.11: wrong numbers without
+    # an error).
     FakeTensorMode.cache_clear()
     return program
 
@@ -307,7 +308,10 @@ def length_of_texts(wished, device):
 
 
 def compile_to(file, module, plan):
-    """Returns "", or the reason why the length of texts is fixed although any was possible. Errors: LaunchError if PyTorch cannot trace or compile it."""
+    """
+    Returns "", or the reason why the length of texts is fixed although any was possible. Errors: LaunchError if PyTorch
+    cannot trace or compile it.
+    """
     given, named = plan.arguments(plan.example_batch, 0)
     obstacle = ""
     if plan.length != "fixed":
@@ -348,7 +352,9 @@ def open_dimensions(plan, given, named, any_length):
 
 
 def check_any_length(module, plan):
-    """Errors: LaunchError if the outputs depend on the text's length or padding, or the network fails on a shorter text."""
+    """
+    Errors: LaunchError if the outputs depend on the text's length or padding, or the network fails on a shorter text.
+    """
     if plan.longest <= SHORTEST:
         raise UsageError(f"--length any is for rows of more than {SHORTEST} tokens", "Give --length fixed")
     shapes = []

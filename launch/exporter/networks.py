@@ -43,7 +43,8 @@ class Network:
     tokenizer: pathlib.Path = None
     made_tokenizer: str = ""  # a tokenizer as text, not a file
     prompt: str = ""  # in front of each text
-    inputs: tuple = ()  # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
+    # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
+    inputs: tuple = ()
 
     @property
     def has_tokenizer(self):

@@ -22,8 +22,8 @@ NOT_THERE = (ImportError, FileNotFoundError, SyntaxError)
 
 def own_line(problem, installed=True):
     """
-    The last line of the user's code in the traceback: "bg.py:15: if y.mean() > 0:". Without one, and with `installed`, the last line of an installed
-    package. None without either.
+    The last line of the user's code in the traceback: "bg.py:15: if y.mean() > 0:". Without one, and with `installed`,
+    the last line of an installed package. None without either.
     """
     if isinstance(problem, SyntaxError) and problem.filename and problem.lineno:
         return shown(problem.filename, problem.lineno, problem.text)
@@ -50,7 +50,10 @@ def first_lines(problem, most=600):
 
 @contextlib.contextmanager
 def reported(message, fix="", code=lambda problem: ExitCode.BAD_INPUT):
-    """Turns exceptions and sys.exit() of the user's code into a LaunchError whose last line is the failing line of that code."""
+    """
+    Turns exceptions and sys.exit() of the user's code into a LaunchError whose last line is the failing line of that
+    code.
+    """
     try:
         yield
     except LaunchError:

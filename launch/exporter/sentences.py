@@ -1,4 +1,7 @@
-"""A sentence encoder from a folder in the style of sentence-transformers: transformer, pooling, normalisation, as one network of tokens."""
+"""
+A sentence encoder from a folder in the style of sentence-transformers: transformer, pooling, normalisation, as one
+network of tokens.
+"""
 
 import dataclasses
 
@@ -119,7 +122,9 @@ def check_tokenizer(settings, tokenizer):
 
 
 def in_float32(settings, transformer, precision):
-    """The transformer in float32. sentence-transformers would compute in the type of the weights. Errors: LaunchError."""
+    """
+    The transformer in float32. sentence-transformers would compute in the type of the weights. Errors: LaunchError.
+    """
     if transformer.dtype == torch.float32 or precision is not None:
         return transformer.float()
     name = str(transformer.dtype).removeprefix("torch.")

@@ -1,4 +1,7 @@
-"""The demo's loop: generates pictures, scores them and submits the scores. In your own loop these are a data loader and a model."""
+"""
+The demo's loop: generates pictures, scores them and submits the scores. In your own loop these are a data loader and a
+model.
+"""
 
 import network
 import numpy

@@ -1,6 +1,6 @@
 """
-A network in NumPy: a 5 x 5 convolution that removes grain, and a 1 x 1 convolution from colours to scores: the nearer a class's colour, the higher its
-score. The weights are computed from the colours.
+A network in NumPy: a 5 x 5 convolution that removes grain, and a 1 x 1 convolution from colours to scores: the nearer a
+class's colour, the higher its score. The weights are computed from the colours.
 """
 
 import numpy

@@ -1,4 +1,6 @@
-"""Pictures for the demo, each generated from its number: three shapes and colours on a plain ground, with light and grain."""
+"""
+Pictures for the demo, each generated from its number: three shapes and colours on a plain ground, with light and grain.
+"""
 
 import numpy
 

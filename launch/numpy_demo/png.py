@@ -26,7 +26,10 @@ def encoded(pixels):
 
 
 def decoded(data):
-    """The pixels, uint8 [height, width, channels]; palette indices for palette images. Errors: ValueError unless it is an 8-bit PNG without interlacing and filters."""
+    """
+    The pixels, uint8 [height, width, channels]; palette indices for palette images. Errors: ValueError unless it is an
+    8-bit PNG without interlacing and filters.
+    """
     chunks = dict(_chunks(data))
     try:
         width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", chunks[b"IHDR"])

@@ -1,4 +1,7 @@
-"""A processor in Python: `--processor post.py:cut_out`. Your own function works in the same way: it gets a slab and yields results."""
+"""
+A processor in Python: `--processor post.py:cut_out`. Your own function works in the same way: it gets a slab and yields
+results.
+"""
 
 import numpy
 import pictures

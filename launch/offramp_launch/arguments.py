@@ -10,7 +10,10 @@ URL = "--http-url"
 
 
 def take_values(argv, names):
-    """Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one counts."""
+    """
+    Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one
+    counts.
+    """
     taken, rest = take_all(argv, names)
     return dict(taken), rest
 
@@ -38,7 +41,10 @@ def names_in(argv):
 
 
 def given_among(names, argv, config):
-    """Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not count."""
+    """
+    Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not
+    count.
+    """
     usual = {"--strategy": "streams"}
     set_elsewhere = {name for name in names if config.get(name[2:]) and config[name[2:]] != usual.get(name)}
     return [name for name in names if name in names_in(argv) | set_elsewhere]
@@ -70,7 +76,10 @@ def shown(argv):
 
 
 def to_type_again(argv):
-    """shown(argv) for a suggested command: no program accepts its placeholder URL as an address, so the user must fill it in."""
+    """
+    shown(argv) for a suggested command: no program accepts its placeholder URL as an address, so the user must fill it
+    in.
+    """
     taken, rest = take_values(shown(argv), (URL,))
     return [
         *rest,

@@ -1,8 +1,9 @@
 """
-The command `clean`: removes the directories of ended runs under build/runs and in /tmp, and dangling links to run directories.
+The command `clean`: removes the directories of ended runs under build/runs and in /tmp, and dangling links to run
+directories.
 
-It keeps all work: live runs; runs with results (without --output they are in RUN_DIR/output), dead letters or a list of dropped samples;
-and directories chosen with --run-dir, to which only a link leads.
+It keeps all work: live runs; runs with results (without --output they are in RUN_DIR/output), dead letters or a list of
+dropped samples; and directories chosen with --run-dir, to which only a link leads.
 """
 
 import contextlib
@@ -102,7 +103,10 @@ def lives(run_dir):
 
 
 def holds_anything(name, within=None):
-    """Whether it contains a non-empty file at any depth. `within`: the folder's descriptor; follows no links, since results may be another user's."""
+    """
+    Whether it contains a non-empty file at any depth. `within`: the folder's descriptor; follows no links, since
+    results may be another user's.
+    """
     try:
         facts = os.stat(name, dir_fd=within, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):

@@ -1,4 +1,6 @@
-"""The command `consume`: starts consumers for a run that the user's program began, and watches them until it is over."""
+"""
+The command `consume`: starts consumers for a run that the user's program began, and watches them until it is over.
+"""
 
 import os
 import pathlib
@@ -25,7 +27,8 @@ from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.watching import address
 
 WAIT_SECONDS = 300  # for the run to begin: a program may load its model first
-# Flags of an `offramp.Egress` that starts this command: its process, whose end also ends the wait, and the name of its work.
+# Flags of an `offramp.Egress` that starts this command: its process, whose end also ends the wait, and the name of its
+# work.
 EGRESS_FLAGS = ("--program", "--work")
 OF_THE_PROGRAM = "the program that submits the batches decides that"
 # Flags of `run` that consumers would ignore: (names, why, remedy).
@@ -136,8 +139,8 @@ def is_started_by_egress(argv):
 
 def parse_flags(places, flags, command="consume", besides=()):
     """
-    (the consumers' flags, the settings, the programs' version, the number of consumers, Bounds of autoscaling or None). `besides`: refused flags that the `command`
-    accepts. Errors: LaunchError for refused flags.
+    (the consumers' flags, the settings, the programs' version, the number of consumers, Bounds of autoscaling or None).
+    `besides`: refused flags that the `command` accepts. Errors: LaunchError for refused flags.
     """
     require_consumer_flags(flags, command, besides)
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
@@ -196,7 +199,10 @@ def print_help(places):
 
 
 def flags_among(text, section="Consumers:"):
-    """The flags of the consumers' section of a program's full help, without those refused here; the whole text without such a section."""
+    """
+    The flags of the consumers' section of a program's full help, without those refused here; the whole text without
+    such a section.
+    """
     lines = text.splitlines()
     if section not in lines:
         return text.rstrip()
@@ -233,7 +239,9 @@ def attend(work, places, endpoint, program):
 
 
 def conclude(plan, about, attendance, code, finishing, seconds):
-    """Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary)."""
+    """
+    Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary).
+    """
     status, samples = attendance.status, {"samples": counts(attendance.status)}
     code, failure = end_of_work(
         plan,

@@ -160,9 +160,9 @@ def fate_of(sample):
 
 def retry(places, run_dir, rest):
     """
-    Starts a consumer without a run, which maps the payload instead of a slab. It uses the run's settings, unless others are given. Results go to the run's
-    output while that still belongs to the run, else to a separate folder. Rows go into the run's tables, wherever these are by now, or into the table
-    of --sink-table.
+    Starts a consumer without a run, which maps the payload instead of a slab. It uses the run's settings, unless others
+    are given. Results go to the run's output while that still belongs to the run, else to a separate folder. Rows go
+    into the run's tables, wherever these are by now, or into the table of --sink-table.
     """
     every, rest = take_switch(rest, "--all")
     debugged, rest = take_switch(rest, "--pdb")
@@ -209,8 +209,8 @@ def output_of(run_dir):
 
 def retry_all(run_dir, names, command, output, kept_open, run):
     """
-    `run`: run_program(), which finds the failing samples, or run_in_debugger(), which processes a whole payload. Both run user code, which takes a separate
-    share of the output's lock.
+    `run`: run_program(), which finds the failing samples, or run_in_debugger(), which processes a whole payload. Both
+    run user code, which takes a separate share of the output's lock.
     """
     code = ExitCode.OK
     for name in names:
@@ -257,8 +257,9 @@ def settings_of(run_dir, given):
 
 def flags_for_tables(run_dir, output, given):
     """
-    Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By them the rows go into the run's tables,
-    and never into another run's. Errors: LaunchError where the run's tables cannot be identified.
+    Copies the marks of the run's tables (consumer/sinks/postgres/postgres_table.hpp) into the output of the retries. By
+    them the rows go into the run's tables, and never into another run's. Errors: LaunchError where the run's tables
+    cannot be identified.
     """
     config, given_names = settings_in(run_dir), names_in(given)
     processors = (take_values(given, ["--processor"])[0].get("--processor") or config.get("processor") or "").split(",")

@@ -1,6 +1,6 @@
 """
-The shipped model, used when the user names none, and the demo run without an input: cuts out the shipped rendered pictures, compares the
-masks with the true ones, and shows the results.
+The shipped model, used when the user names none, and the demo run without an input: cuts out the shipped rendered
+pictures, compares the masks with the true ones, and shows the results.
 """
 
 import os
@@ -57,7 +57,9 @@ def is_given(argv, flags, environment):
 
 
 def show(places, output, config):
-    """The demo's result as lines for a reader; with a contact sheet and the masks' quality if every image has a cut-out."""
+    """
+    The demo's result as lines for a reader; with a contact sheet and the masks' quality if every image has a cut-out.
+    """
     output = pathlib.Path(output)
     own = (
         "\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"

@@ -1,4 +1,7 @@
-"""The command `demo`, which needs no runner: `run --producer` with the NumPy loop of launch/numpy_demo/, then a contact sheet of its results."""
+"""
+The command `demo`, which needs no runner: `run --producer` with the NumPy loop of launch/numpy_demo/, then a contact
+sheet of its results.
+"""
 
 import os
 import pathlib

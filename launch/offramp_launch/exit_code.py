@@ -1,4 +1,7 @@
-"""The exit codes of every program: common/base/error_kind.hpp and common/app/settings/exit_code.hpp, mirrored (a test compares them)."""
+"""
+The exit codes of every program: common/base/error_kind.hpp and common/app/settings/exit_code.hpp, mirrored (a test
+compares them).
+"""
 
 import enum
 import errno
@@ -126,7 +129,8 @@ def shell_code(status):
     return status if status >= 0 else 128 - status
 
 
-# A shell's exit codes for killed programs. Without SIGINT and SIGTERM, which ask a program to end, so that it may use these codes itself.
+# A shell's exit codes for killed programs. Without SIGINT and SIGTERM, which ask a program to end, so that it may use
+# these codes itself.
 SHELL_STATUS = {
     shell_code(-number): -number
     for number in (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGKILL, signal.SIGSEGV)

@@ -9,9 +9,10 @@ from offramp_launch.retries import left_of, reason_of
 
 def failure_of(code, stopped_by, report, producers_end, finishing, run_dir):
     """
-    None for a run with exit code 0, else a non-empty line. `stopped_by`: the LaunchError for which the launcher ended the run, if any.
-    `report`: the producer's summary. `producers_end`, `finishing`: why the last producer and the program that merges outputs failed;
-    None where they did not.
+    None for a run with exit code 0, else a non-empty line. `stopped_by`: the LaunchError for which the launcher ended
+    the run, if any.
+    `report`: the producer's summary. `producers_end`, `finishing`: why the last producer and the program that merges
+    outputs failed; None where they did not.
     """
     if code == ExitCode.OK:
         return None
@@ -36,7 +37,10 @@ def _reason_of(code, stopped_by, report, producers_end, finishing, run_dir):
 
 
 def is_outweighed(code, finished):
-    """Whether the exit code `finished` of merging the outputs replaces the run's `code`: missing results outweigh dead letters."""
+    """
+    Whether the exit code `finished` of merging the outputs replaces the run's `code`: missing results outweigh dead
+    letters.
+    """
     return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
 
 

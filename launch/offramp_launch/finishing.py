@@ -9,9 +9,10 @@ from offramp_launch.supervision.signal_inbox import SignalInbox
 
 class Finishing:
     """
-    Waits for the program that merges outputs. The first signal prints a message, another one kills the program, which is safe at any point. Repeats
-    the program's warnings. Enter it before the run and leave it last, so that no signal in between ends the launcher.
-    Borrows: the program. Thread: the main thread, since it handles signals. Blocks: wait(), until the program has ended.
+    Waits for the program that merges outputs. The first signal prints a message, another one kills the program, which
+    is safe at any point. Repeats the program's warnings. Enter it before the run and leave it last, so that no signal
+    in between ends the launcher. Borrows: the program. Thread: the main thread, since it handles signals. Blocks:
+    wait(), until the program has ended.
     """
 
     ENDED = object()  # the program was ended by a signal

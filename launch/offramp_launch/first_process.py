@@ -1,6 +1,7 @@
 """
-In a container the command is the first process. The kernel gives it every orphaned process, and delivers only the signals that it handles.
-There the command continues as a child; the first process forwards signals, reaps children, and exits with the command's code.
+In a container the command is the first process. The kernel gives it every orphaned process, and delivers only the
+signals that it handles. There the command continues as a child; the first process forwards signals, reaps children, and
+exits with the command's code.
 """
 
 import contextlib

@@ -1,9 +1,10 @@
 """
 The incident reports of a run's dead letters, and the launcher's additions to them.
 
-RUN_DIR/dead-letters/ contains NAME.safetensors (the payload) and NAME.json (the incident report) for each dead letter. The producer writes both,
-once. It cannot know how a consumer ended or what it logged last: the launcher, which reaps consumers and owns their logs, adds that to
-the incident report, and the results of retries. Both replace the whole file by a rename, and never write concurrently.
+RUN_DIR/dead-letters/ contains NAME.safetensors (the payload) and NAME.json (the incident report) for each dead letter.
+The producer writes both, once. It cannot know how a consumer ended or what it logged last: the launcher, which reaps
+consumers and owns their logs, adds that to the incident report, and the results of retries. Both replace the whole file
+by a rename, and never write concurrently.
 """
 
 import collections
@@ -18,7 +19,10 @@ DEATHS_REMEMBERED = 1000
 
 
 class IncidentReporter:
-    """Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Errors with a report never end the run."""
+    """
+    Completes the incident reports of a live run. Thread: the supervisor's. Blocks: on small files. Errors with a report
+    never end the run.
+    """
 
     def __init__(self, run_dir):
         self._folder = pathlib.Path(run_dir) / FOLDER

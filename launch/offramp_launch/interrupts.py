@@ -1,7 +1,8 @@
 """
-Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. The parent of that Python blocks
-the signal (launch/offramp, blocked(), run_python()), since Python would print a traceback of its start-up.
-A run handles SIGTERM and SIGHUP like Ctrl-C once it makes its directory, `consume` from its start (handle_all_signals()).
+Ctrl-C ends a command with 130 and without a traceback, from the first line of its Python to the last. The parent of
+that Python blocks the signal (launch/offramp, blocked(), run_python()), since Python would print a traceback of its
+start-up. A run handles SIGTERM and SIGHUP like Ctrl-C once it makes its directory, `consume` from its start
+(handle_all_signals()).
 """
 
 import contextlib
@@ -19,7 +20,10 @@ LOOK_SECONDS = 0.1  # between two checks for signals while waiting for a program
 
 
 def begin():
-    """Call before other imports: from here on Ctrl-C ends the process immediately. Where it is ignored, as under nohup, it stays ignored."""
+    """
+    Call before other imports: from here on Ctrl-C ends the process immediately. Where it is ignored, as under nohup, it
+    stays ignored.
+    """
     if is_handled():
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
@@ -58,7 +62,10 @@ def _raise_once(_, frame):
 
 
 def _raise_again(dropped):
-    """Hook for exceptions in finalizers and weak reference callbacks, which Python drops: raises a dropped KeyboardInterrupt again."""
+    """
+    Hook for exceptions in finalizers and weak reference callbacks, which Python drops: raises a dropped
+    KeyboardInterrupt again.
+    """
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(dropped)
     signal.signal(signal.SIGINT, _raise_once)
@@ -89,8 +96,9 @@ def _handled_signals():
 
 def wait_through(command, waits, ends, **options):
     """
-    As subprocess.run, for a program in a separate session that must not be left behind. On the first handled signal it calls `waits()`; on
-    another one it calls `ends()` and kills the program. After the program's end, either raises KeyboardInterrupt.
+    As subprocess.run, for a program in a separate session that must not be left behind. On the first handled signal it
+    calls `waits()`; on another one it calls `ends()` and kills the program. After the program's end, either raises
+    KeyboardInterrupt.
     """
     asked, answered, output = [], 0, None
     before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
@@ -141,7 +149,9 @@ def deferred():
 
 
 def run_python(command, **options):
-    """Runs a Python program of this project in place of this command: forwards Ctrl-C and returns the program's status."""
+    """
+    Runs a Python program of this project in place of this command: forwards Ctrl-C and returns the program's status.
+    """
     before = signal.getsignal(signal.SIGINT)
     with blocked():
         program = subprocess.Popen(command, **options)

@@ -19,8 +19,8 @@ PRODUCERS_OWN = f"{LIVE}/settings.toml"
 
 class JoinedRunDir(RunDir):
     """
-    Holds the directory together with its program, which has another lock there. Errors: LaunchError when a launcher holds it
-    (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
+    Holds the directory together with its program, which has another lock there. Errors: LaunchError when a launcher
+    holds it (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
     """
 
     @staticmethod
@@ -51,8 +51,9 @@ class JoinedRunDir(RunDir):
 
 def wait_for_run(folder, seconds, note):
     """
-    (the endpoint, a pidfd of its program), once both exist. Errors: LaunchError (NO_SUCH_RUN) when they do not appear within so many
-    seconds, (NOT_PERMITTED) when the run is another user's, (USAGE) when it is a run of offramp-producer.
+    (the endpoint, a pidfd of its program), once both exist. Errors: LaunchError (NO_SUCH_RUN) when they do not appear
+    within so many seconds, (NOT_PERMITTED) when the run is another user's, (USAGE) when it is a run of
+    offramp-producer.
     """
     deadline = time.monotonic() + seconds
     noted = False
@@ -82,8 +83,8 @@ def wait_for_run(folder, seconds, note):
 
 def require_same_pid_namespace(folder, endpoint):
     """
-    Call where the endpoint's process does not exist here. Errors: LaunchError (NOT_PERMITTED) where a process nevertheless listens there, as in
-    consumer/session/run_search.cpp.
+    Call where the endpoint's process does not exist here. Errors: LaunchError (NOT_PERMITTED) where a process
+    nevertheless listens there, as in consumer/session/run_search.cpp.
     """
     for path in folder.glob(f"{LIVE}/work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:

@@ -1,8 +1,9 @@
 """
 The output folder of a run: its lock while the run lives, and the work of earlier runs in it.
 
-An output folder belongs to one piece of work. --resume continues it, other work is refused, and --overwrite renames the folder to
-FOLDER.before-RUN_ID when the new run starts. A run that makes no result gives the folder its name back. Nothing is replaced in place.
+An output folder belongs to one piece of work. --resume continues it, other work is refused, and --overwrite renames the
+folder to FOLDER.before-RUN_ID when the new run starts. A run that makes no result gives the folder its name back.
+Nothing is replaced in place.
 """
 
 import contextlib
@@ -23,7 +24,8 @@ from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageErr
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
 
-# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp, producer/runner/checkpoint/checkpoint_file.hpp.
+# Names that the programs use too: producer/runner/checkpoint/output_lock.hpp,
+# producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
 OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
@@ -43,10 +45,11 @@ LOOK_AGAIN_SECONDS = 0.1
 class OutputLock:
     """
     Keeps a second run out of an output folder, from before its programs start until their results are merged.
-    Owns: a lock on OUTPUT/.offramp-lock, and a descriptor of the folder, whose name may later lead elsewhere. The lock is taken exclusively, and
-    then shared: each program that runs a user's code takes its own share (common/app/program/output_share.hpp), so that the lock outlives a killed
-    launcher, and no user code releases it for others. Programs that merge results inherit `fd`: they run no user code.
-    Errors: LaunchError (RUN_IN_USE) naming the other run and its launcher.
+    Owns: a lock on OUTPUT/.offramp-lock, and a descriptor of the folder, whose name may later lead elsewhere. The lock
+    is taken exclusively, and then shared: each program that runs a user's code takes its own share
+    (common/app/program/output_share.hpp), so that the lock outlives a killed launcher, and no user code releases it for
+    others. Programs that merge results inherit `fd`: they run no user code. Errors: LaunchError (RUN_IN_USE) naming the
+    other run and its launcher.
     """
 
     def __init__(self, folder, run_id, note=print_note):
@@ -67,7 +70,10 @@ class OutputLock:
             raise
 
     def _is_in_place(self, folder):
-        """Whether the lock taken is in the folder of that name. Another run may have renamed it meanwhile: then gives the lock up."""
+        """
+        Whether the lock taken is in the folder of that name. Another run may have renamed it meanwhile: then gives the
+        lock up.
+        """
         if self._has_its_folder():
             return True
         self._remove()
@@ -168,8 +174,8 @@ class OutputLock:
 
     def require_in_place(self):
         """
-        Call before work counts as done: checks that the names of folder and lock still lead to those that are held. Errors: LaunchError
-        (CANNOT_WRITE).
+        Call before work counts as done: checks that the names of folder and lock still lead to those that are held.
+        Errors: LaunchError (CANNOT_WRITE).
         """
         try:
             there = os.stat(self._folder)
@@ -190,9 +196,9 @@ class OutputLock:
 
     def set_aside(self, other=None):
         """
-        Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place, which the lock and this run's notes
-        move to. A kill in between leaves the old name or the new one. `other`: another folder of the run's results, instead. Errors: LaunchError
-        (CANNOT_WRITE).
+        Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place, which
+        the lock and this run's notes move to. A kill in between leaves the old name or the new one. `other`: another
+        folder of the run's results, instead. Errors: LaunchError (CANNOT_WRITE).
         """
         folder = os.path.realpath(other or self._folder)
         with interrupts.deferred():
@@ -284,8 +290,8 @@ def is_bare(folder):
 
 def rename_aside(folder, run_id, note):
     """
-    Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place. Returns the new name. Errors: LaunchError
-    (CANNOT_WRITE).
+    Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place. Returns the
+    new name. Errors: LaunchError (CANNOT_WRITE).
     """
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
@@ -318,8 +324,9 @@ def rename_aside(folder, run_id, note):
 
 def make_room(lock, output, config, is_own=False):
     """
-    Makes sure that the output holds no other work: refuses it, or sets it aside with --overwrite; --resume continues it. The folder of --write-path
-    likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors: LaunchError (USAGE).
+    Makes sure that the output holds no other work: refuses it, or sets it aside with --overwrite; --resume continues
+    it. The folder of --write-path likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors:
+    LaunchError (USAGE).
     """
     if config.get("resume") and config.get("overwrite"):
         raise UsageError(
@@ -375,7 +382,9 @@ def folder_of_write(config):
 
 
 def first_file(folder):
-    """A file below the folder, relative to it; None without one. Hidden names and a mount point's lost+found do not count."""
+    """
+    A file below the folder, relative to it; None without one. Hidden names and a mount point's lost+found do not count.
+    """
     for below, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "lost+found")
         for name in sorted(files):
@@ -424,10 +433,11 @@ def describe_work(folder):
 
 def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note, words=("prepare",)):
     """
-    Checks the place for a run's results, before its programs start, and removes what a killed run left there. The consumer refuses work that this
-    run cannot continue, and a table of another run; its error goes to the user. `run_id`: the run that holds the output's lock, in which the
-    consumer takes a share. `beyond`: results also go elsewhere. `words`: the consumer's command, with its argument.
-    Signals make it wait for the consumer, or kill it: the caller holds the lock.
+    Checks the place for a run's results, before its programs start, and removes what a killed run left there. The
+    consumer refuses work that this run cannot continue, and a table of another run; its error goes to the user.
+    `run_id`: the run that holds the output's lock, in which the consumer takes a share. `beyond`: results also go
+    elsewhere. `words`: the consumer's command, with its argument. Signals make it wait for the consumer, or kill it:
+    the caller holds the lock.
     """
     folder = pathlib.Path(folder)
     if not beyond and is_empty(folder):
@@ -450,8 +460,8 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note
 
 def require_no_job(output, config):
     """
-    A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError (USAGE), for the
-    output or the folder of --write-path.
+    A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError
+    (USAGE), for the output or the folder of --write-path.
     """
     for flag, folder in (("--output", output), ("--write-path", folder_of_write(config))):
         if not folder or not shared_folder.holds(folder, CLAIM):
@@ -507,7 +517,9 @@ def _header_in(folder):
 
 
 def run_noted(folder):
-    """The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read."""
+    """
+    The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read.
+    """
     try:
         return str(_header_in(folder)["run"])
     except FileNotFoundError:
@@ -536,7 +548,10 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """Number of items of the run; with --shard I/N, of that part (common/app/settings/parsed_values.hpp). 0 where only a custom program knows."""
+    """
+    Number of items of the run; with --shard I/N, of that part (common/app/settings/parsed_values.hpp). 0 where only a
+    custom program knows.
+    """
     items = int(identity.get("items", 0))
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

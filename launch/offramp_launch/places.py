@@ -1,6 +1,6 @@
 """
-The paths of both forms of this launcher: the repository, with one folder for all generated files; or the installation by a wheel or Debian
-package (common/cmake/offramp_install.cmake), with programs only and no set-up.
+The paths of both forms of this launcher: the repository, with one folder for all generated files; or the installation
+by a wheel or Debian package (common/cmake/offramp_install.cmake), with programs only and no set-up.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ class Places:
 
     def python_command(self, python, script, *options):
         """
-        The command line of a script or package folder of the repository. Compiled files go to the build folder; none are written under a
-        limit on file sizes, which could truncate them.
+        The command line of a script or package folder of the repository. Compiled files go to the build folder; none
+        are written under a limit on file sizes, which could truncate them.
         """
         return [
             str(python),
@@ -87,7 +87,10 @@ class Places:
         sys.dont_write_bytecode, sys.pycache_prefix = is_file_size_limited(), str(self.build / "pycache")
 
     def environment_of_loops(self):
-        """Environment of programs that import the package, with the package and library beside this launcher, unless others are named."""
+        """
+        Environment of programs that import the package, with the package and library beside this launcher, unless
+        others are named.
+        """
         library = self.programs().parent / "lib" / "libofframp.so"
         paths = [os.environ.get("PYTHONPATH"), str(self.package)]
         return {
@@ -139,7 +142,10 @@ class Installed(Places):
 
 
 def head_of(root):
-    """The first digits of the checked-out commit, read without Git; None where it is recorded otherwise. Errors: OSError, ValueError."""
+    """
+    The first digits of the checked-out commit, read without Git; None where it is recorded otherwise. Errors: OSError,
+    ValueError.
+    """
     git = root / ".git"
     if git.is_file():  # a worktree
         git = root / git.read_text().removeprefix("gitdir:").strip()

@@ -1,4 +1,6 @@
-"""The command `run --producer`: starts the user's program as the producer, and watches it and its consumers like any run."""
+"""
+The command `run --producer`: starts the user's program as the producer, and watches it and its consumers like any run.
+"""
 
 import os
 import secrets
@@ -95,7 +97,10 @@ def supervise(work, places, environment, go_on):
 
 
 def conclude(plan, about, supervisor, code, finishing, seconds):
-    """Merges the outputs and writes the summary, once all programs of the run have ended. Returns (the run's exit code, the summary)."""
+    """
+    Merges the outputs and writes the summary, once all programs of the run have ended. Returns (the run's exit code,
+    the summary).
+    """
     totals = supervisor.counts()
     samples = {"samples": counts(totals)}
 

@@ -181,8 +181,8 @@ def as_record(text):
 
 class LiveDisplay:
     """
-    The same on a terminal. Draws only when called, without a thread. The layout depends only on the terminal's width, so that
-    nothing jumps. Shows text without markup.
+    The same on a terminal. Draws only when called, without a thread. The layout depends only on the terminal's width,
+    so that nothing jumps. Shows text without markup.
     """
 
     def __init__(self, unit, console=None):

@@ -1,8 +1,8 @@
 """
 Retries dead letters sample by sample: a sample that fails alone stays a dead letter, the others get their results.
 
-A run does so at its end for batches on which the processor failed without killing its consumers. `dead-letters retry` does so for any dead letter, in
-programs that are restarted when a sample kills them.
+A run does so at its end for batches on which the processor failed without killing its consumers. `dead-letters retry`
+does so for any dead letter, in programs that are restarted when a sample kills them.
 """
 
 import contextlib
@@ -23,8 +23,9 @@ CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 
 def process_samples(folder, name, incident, command, run):
     """
-    Processes a payload until each of its samples is done or has failed alone, and records each result in the `incident`. `command`: a consumer's.
-    run(command) returns a program's exit status. Returns the last status. Errors: those of run(); OSError.
+    Processes a payload until each of its samples is done or has failed alone, and records each result in the
+    `incident`. `command`: a consumer's. run(command) returns a program's exit status. Returns the last status. Errors:
+    those of run(); OSError.
     """
     report = pathlib.Path(folder, f"{name}.tried")
     report.unlink(missing_ok=True)
@@ -48,7 +49,10 @@ def process_samples(folder, name, incident, command, run):
 
 
 def note_outcomes(incident, lines, deaths):
-    """`lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: in order, why the program died in each part that it was trying."""
+    """
+    `lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: in order, why the program died in each part
+    that it was trying.
+    """
     samples, deaths = incident.get("samples") or [], iter(deaths)
     open_part: list[int] | None = None  # what the program was trying
 
@@ -86,8 +90,9 @@ def note_outcomes(incident, lines, deaths):
 
 def retry_failed(run_dir, run_id, command, run):
     """
-    Processes this run's dead letters again, halved until only single samples fail, where the processor failed and its consumers survived. `command`: a consumer's,
-    with the run's flags. run(command) returns a program's exit status. Returns Recovered. Errors: those of run().
+    Processes this run's dead letters again, halved until only single samples fail, where the processor failed and its
+    consumers survived. `command`: a consumer's, with the run's flags. run(command) returns a program's exit status.
+    Returns Recovered. Errors: those of run().
     """
     recovered, fruitless = Recovered(), 0
     for name, incident in incidents_of(run_dir).items():
@@ -116,7 +121,10 @@ def left_of(incident):
 
 
 def failed_alone(incident):
-    """Whether its consumers survived: the processor raised an error or rejected the batch. A batch that killed or hung them might do so again."""
+    """
+    Whether its consumers survived: the processor raised an error or rejected the batch. A batch that killed or hung
+    them might do so again.
+    """
     counted = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("counted")]
     return bool(counted) and all(delivery.get("end") in ("failed", "rejected") for delivery in counted)
 
@@ -133,7 +141,10 @@ class Recovered:
         self.samples += sum(sample.get("result") == "done" for sample in incident["samples"])
 
     def correct(self, summary, code):
-        """Counts recovered samples as done in the summary, and keeps the others' reasons. Returns the run's new exit code; it was `code`."""
+        """
+        Counts recovered samples as done in the summary, and keeps the others' reasons. Returns the run's new exit code;
+        it was `code`.
+        """
         if not self.incidents:
             return code
         samples = summary.get("samples")
@@ -175,7 +186,10 @@ def retry_outcome(incident, ended, output):
 
 
 def reason_of(incident):
-    """Why it failed, in one line: the first failed sample, the error and its code location; for a whole batch, the producer's reason."""
+    """
+    Why it failed, in one line: the first failed sample, the error and its code location; for a whole batch, the
+    producer's reason.
+    """
     first = next((sample for sample in left_of(incident) if sample.get("why")), None)
     if first is not None:
         return f"sample '{first.get('key')}' failed: {error_in(first['why'])}"

@@ -1,4 +1,7 @@
-"""The command `run`: resolves the settings, makes the run directory, starts and watches the programs, and writes the summary."""
+"""
+The command `run`: resolves the settings, makes the run directory, starts and watches the programs, and writes the
+summary.
+"""
 
 import os
 import shlex
@@ -24,9 +27,9 @@ ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--help-all")
 
 def start(places, argv, typed, go_on=None, held=None, first=None):
     """
-    `argv`: the programs' flags. `typed`: the command as the user gave it, for the continue command. `go_on`: the continue command,
-    where it is another one. `held`: the output's lock, where the caller holds it. `first`: number of consumers to begin with
-    under autoscaling; None: the default number.
+    `argv`: the programs' flags. `typed`: the command as the user gave it, for the continue command. `go_on`: the
+    continue command, where it is another one. `held`: the output's lock, where the caller holds it. `first`: number of
+    consumers to begin with under autoscaling; None: the default number.
     """
     http, argv = address.take(argv)
     if not names_in(argv).isdisjoint(ANSWERED_BY_THE_PRODUCER):
@@ -89,7 +92,10 @@ def announce_added(resolved):
 
 
 def is_prepared(config):
-    """Whether consumers check the run before it starts even for an empty output: common/app/settings/processor_results.hpp."""
+    """
+    Whether consumers check the run before it starts even for an empty output:
+    common/app/settings/processor_results.hpp.
+    """
     return bool(config.get("sink")) or any(":" in name for name in config.get("processor", "").split(","))
 
 
@@ -124,8 +130,8 @@ def supervise(work, go_on):
 
 def conclude(plan, supervisor, code, about, finishing):
     """
-    Retries the samples of failed batches, merges the outputs and writes the summary, once all programs of the run have ended. Returns
-    (the run's exit code, the summary).
+    Retries the samples of failed batches, merges the outputs and writes the summary, once all programs of the run have
+    ended. Returns (the run's exit code, the summary).
     """
     run_dir, report = plan.run_dir, summary.read_producer_summary(plan.run_dir)
     code, failure = end_of_work(

@@ -24,7 +24,8 @@ NEEDED_OF_AN_ENDPOINT = ("run_id", "nonce", "producer_pid")  # common/transport/
 LOCK = f"{LIVE}/launcher.lock"
 STATUS, SUMMARY, SETTINGS, LOGS = "status.json", "summary.json", "config.toml", "logs"
 METRICS, LOGBOOK, DROPPED = "metrics.prom", f"{LOGS}/launcher.json", "dropped.jsonl"
-# Reports of a run, which give way to those of the next one in its directory. The status decides where they go, and so goes last.
+# Reports of a run, which give way to those of the next one in its directory. The status decides where they go, and so
+# goes last.
 REPORTS = (SUMMARY, SETTINGS, LOGS, METRICS, DROPPED, STATUS)
 BEFORE = "before"  # reports of the last run that has begun
 # Bytes of path that a socket's address holds.
@@ -48,8 +49,8 @@ def short_runs_folder():
 
 def choose_run_dir(places, wanted, run_id, below="."):
     """
-    --run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another user's. `below`: the longest
-    name of a run directory in it.
+    --run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another
+    user's. `below`: the longest name of a run directory in it.
     """
     if wanted:
         folder = pathlib.Path(wanted).absolute()
@@ -74,9 +75,9 @@ def choose_run_dir(places, wanted, run_id, below="."):
 class RunDir:
     """
     Holds a run directory for the life of a run: a new one, an empty one, or one of an earlier run.
-    Owns: the launcher's lock on it, and the link in build/runs to a directory elsewhere. Puts the reports of an earlier run aside.
-    Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it cannot be made or is
-    another user's. Then nothing in it has changed.
+    Owns: the launcher's lock on it, and the link in build/runs to a directory elsewhere. Puts the reports of an earlier
+    run aside. Errors: LaunchError when it holds anything else (USAGE), when another run lives there (RUN_IN_USE), or it
+    cannot be made or is another user's. Then nothing in it has changed.
     """
 
     def __init__(self, places, folder, account=None):
@@ -184,8 +185,8 @@ def has_begun(folder):
 
 def put_reports_aside(folder, inside, begun, reports=REPORTS):
     """
-    Moves the reports in a run directory to BEFORE, in place of older ones. Removes those of a run that has not `begun`, so that BEFORE always has
-    the last run that has. `inside`: the folder's descriptor. Errors: OSError.
+    Moves the reports in a run directory to BEFORE, in place of older ones. Removes those of a run that has not `begun`,
+    so that BEFORE always has the last run that has. `inside`: the folder's descriptor. Errors: OSError.
     """
     found = [name for name in reports if os.path.lexists(folder / name)]
     if begun and found:
@@ -278,7 +279,9 @@ def own_folder_in_tmp(folder):
 
 
 def is_owned_by_user(facts):
-    """Whether it is a folder, not a link, that only this user owns and may write to, so that its entries are this user's."""
+    """
+    Whether it is a folder, not a link, that only this user owns and may write to, so that its entries are this user's.
+    """
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 

@@ -96,9 +96,10 @@ class Work:
         self, steps, held=None, take=OutputLock, give_back=("finish",), has_summary=True, may_hold_job=False
     ):
         """
-        Calls `steps()`, which returns (exit code, the summary's lines), while this run holds the output. `held`: the output's lock, where the caller
-        holds it. `give_back`: of give_tables_back(). `has_summary`: a run that cannot start writes the reason into it. `may_hold_job`: the caller
-        checks whose job is in the output. Returns the exit code.
+        Calls `steps()`, which returns (exit code, the summary's lines), while this run holds the output. `held`: the
+        output's lock, where the caller holds it. `give_back`: of give_tables_back(). `has_summary`: a run that cannot
+        start writes the reason into it. `may_hold_job`: the caller checks whose job is in the output. Returns the exit
+        code.
         """
         plan = self.plan
         with (
@@ -126,7 +127,10 @@ class Work:
 
 
 def run_dir_of(places, config, account=None):
-    """(a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors: LaunchError."""
+    """
+    (a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors:
+    LaunchError.
+    """
     require_run_to_continue(config)
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
@@ -137,9 +141,9 @@ def run_dir_of(places, config, account=None):
 
 def begin_work(places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, **settled):
     """
-    Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags. `found`: flags of what only the
-    producer detects. `typed`: the command as the user gave it. `number`: as number_of_consumers() returns it. The plan of the returned Work has no
-    producer yet.
+    Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags.
+    `found`: flags of what only the producer detects. `typed`: the command as the user gave it. `number`: as
+    number_of_consumers() returns it. The plan of the returned Work has no producer yet.
     """
     output, made = resolve_output(config, run_dir, account)
     consumers, bounds = number
@@ -170,7 +174,10 @@ def begin_work(places, run_id, run_dir, config, argv, typed, version, number, ht
 
 
 def give_tables_back(plan, words):
-    """Where --overwrite has renamed a table, and the run ended before anything could be merged. `words`: the consumer's command that merges."""
+    """
+    Where --overwrite has renamed a table, and the run ended before anything could be merged. `words`: the consumer's
+    command that merges.
+    """
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
             subprocess.run(
@@ -185,9 +192,10 @@ def give_tables_back(plan, words):
 
 def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):
     """
-    Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch, code, Finishing, seconds)` returns
-    (the exit code, the summary). `lines(watch, summary)`: a text for a reader.
-    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one. `begins`: what begins, if not consumers.
+    Runs a watch. Returns (the exit code, the summary's lines). `watch_on(display)` makes the watch. `conclude(watch,
+    code, Finishing, seconds)` returns (the exit code, the summary). `lines(watch, summary)`: a text for a reader.
+    `sweeper`: the program that removes a dead producer's memory. `status(watch)`: the final one. `begins`: what begins,
+    if not consumers.
     """
     plan, began = work.plan, time.monotonic()
     display = make_display(unit, plan.log_format)
@@ -210,9 +218,10 @@ def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lam
 
 def end_of_work(plan, finishing, code, report, words, explain):
     """
-    Retries the samples of failed batches and merges the outputs, once all programs of the run have ended. `report`: to be corrected by the retries.
-    `words(code)`: the consumer's command that merges. `explain(code, why)`: the reason of the code, where merging does not outweigh it.
-    Returns (the exit code, the reason).
+    Retries the samples of failed batches and merges the outputs, once all programs of the run have ended. `report`: to
+    be corrected by the retries.
+    `words(code)`: the consumer's command that merges. `explain(code, why)`: the reason of the code, where merging does
+    not outweigh it. Returns (the exit code, the reason).
     """
     code = recover(plan, finishing, code).correct(report, code)
     program, *flags = plan.consumer
@@ -224,8 +233,8 @@ def end_of_work(plan, finishing, code, report, words, explain):
 
 def recover(plan, finishing, code):
     """
-    Processes failed batches again, halved until only single samples fail, for a run that ends with dead letters. Skipped for consumers of another user: their
-    processor runs as that user only, who cannot read the payloads.
+    Processes failed batches again, halved until only single samples fail, for a run that ends with dead letters.
+    Skipped for consumers of another user: their processor runs as that user only, who cannot read the payloads.
     """
     if code != ExitCode.DEAD_LETTERS or plan.account:
         return Recovered()
@@ -245,8 +254,8 @@ def recover(plan, finishing, code):
 
 def finish(plan, finishing, command):
     """
-    Runs `command` to merge the consumers' outputs and to remove the run's memory, after all programs have ended. Returns (0, None), or its exit code and the reason; also fails
-    where another folder has the output's name by now.
+    Runs `command` to merge the consumers' outputs and to remove the run's memory, after all programs have ended.
+    Returns (0, None), or its exit code and the reason; also fails where another folder has the output's name by now.
     """
     plan.may_owe_tables = False
     lock = plan.output_lock  # None for a run without an output, such as the ladder's timed runs
@@ -276,7 +285,10 @@ def identity_of(account):
 
 
 def sweep(producer):
-    """Removes the memory of dead runs from /dev/shm, as each producer does when it starts. Ignores that it cannot; the program prints its own warnings."""
+    """
+    Removes the memory of dead runs from /dev/shm, as each producer does when it starts. Ignores that it cannot; the
+    program prints its own warnings.
+    """
     try:
         subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
     except OSError:
@@ -284,7 +296,10 @@ def sweep(producer):
 
 
 def resolve_output(config, run_dir, account):
-    """(the user's folder, or one in the run directory owned by the consumers' user; the folders that it created for the user)."""
+    """
+    (the user's folder, or one in the run directory owned by the consumers' user; the folders that it created for the
+    user).
+    """
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
         return str(folder), check_output(folder, account)
@@ -297,8 +312,8 @@ def resolve_output(config, run_dir, account):
 
 def require_apart(output, config):
     """
-    Refuses an output within the input folder: results could replace their input, and would become input of the next run. The producer checks
-    single files and lists.
+    Refuses an output within the input folder: results could replace their input, and would become input of the next
+    run. The producer checks single files and lists.
     """
     source = config.get("input")
     if not source or not os.path.isdir(source):
@@ -338,8 +353,9 @@ def check_output(folder, account):
 
 def continue_command(places, typed, config, run_dir, replaces):
     """
-    The command that continues a run, from any folder: the original command, run in its original folder, since its paths and those of its
-    environment and --config are relative to it. `replaces`: the output still belongs to another run, which --resume would continue; unless
+    The command that continues a run, from any folder: the original command, run in its original folder, since its paths
+    and those of its environment and --config are relative to it. `replaces`: the output still belongs to another run,
+    which --resume would continue; unless
     --resume was given, the command then starts this run's work anew.
     """
     words = without_values(to_type_again(typed), SETTLED)

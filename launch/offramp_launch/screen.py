@@ -1,9 +1,13 @@
-"""Prints only text to a terminal. Paths, logs, names and answers are untrusted, and must not move its cursor or change its colours."""
+"""
+Prints only text to a terminal. Paths, logs, names and answers are untrusted, and must not move its cursor or change its
+colours.
+"""
 
 import re
 import sys
 
-# Control characters (C0 except newline and tab, DEL, C1), line separators, direction marks, and bytes that were not UTF-8.
+# Control characters (C0 except newline and tab, DEL, C1), line separators, direction marks, and bytes that were not
+# UTF-8.
 NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 IN_TEXTS = "./launch/offramp"  # this command's name in messages
@@ -26,7 +30,9 @@ def escape(code):
 
 
 class Guarded:
-    """A text stream that makes text printable and uses the name by which this command was called. Borrows: the stream."""
+    """
+    A text stream that makes text printable and uses the name by which this command was called. Borrows: the stream.
+    """
 
     def __init__(self, stream, command=IN_TEXTS):
         self.unguarded = stream
@@ -45,7 +51,9 @@ class Guarded:
 
 
 def guard(command=IN_TEXTS):
-    """From here on this process prints only printable text; use drawn_on() for drawing. `command`: this command as typed."""
+    """
+    From here on this process prints only printable text; use drawn_on() for drawing. `command`: this command as typed.
+    """
     sys.stdout, sys.stderr = (
         stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command)
         for stream in (sys.stdout, sys.stderr)

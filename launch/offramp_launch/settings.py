@@ -1,4 +1,7 @@
-"""The settings of a run: resolved by the programs, completed for the demo and the shipped model, and kept in the run directory."""
+"""
+The settings of a run: resolved by the programs, completed for the demo and the shipped model, and kept in the run
+directory.
+"""
 
 import dataclasses
 import glob
@@ -42,7 +45,10 @@ class Answer:
 
 @dataclasses.dataclass
 class Resolved:
-    """`argv`: the programs' flags, without secrets. `added`: those of them that the launcher chose, for the demo or the shipped model."""
+    """
+    `argv`: the programs' flags, without secrets. `added`: those of them that the launcher chose, for the demo or the
+    shipped model.
+    """
 
     producer: str
     argv: list
@@ -54,7 +60,9 @@ class Resolved:
 
 
 def ask(program, argv):
-    """The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged."""
+    """
+    The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged.
+    """
     with interrupts.deferred():
         answer = answer_of([program, "settings", *argv])
     try:
@@ -131,8 +139,8 @@ def ask_with_shipped_model(producer, argv):
 
 def detected_flags(config, without):
     """
-    Flags that pass on to consumers what only the producer detects, from a model's metadata, the input and the device: the settings in
-    its `config` that differ from those resolved `without` it.
+    Flags that pass on to consumers what only the producer detects, from a model's metadata, the input and the device:
+    the settings in its `config` that differ from those resolved `without` it.
     """
     return [part for name, value in config.items() if value != without.get(name) for part in as_flag(name, value)]
 
@@ -156,7 +164,10 @@ def unit_of(config):
 
 
 def number_of_consumers(config, argv, first=None):
-    """(initial number of consumers, Bounds of autoscaling or None). `first`: the initial number under autoscaling. Errors: LaunchError (USAGE)."""
+    """
+    (initial number of consumers, Bounds of autoscaling or None). `first`: the initial number under autoscaling. Errors:
+    LaunchError (USAGE).
+    """
     if bounds := bounds_given(argv):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
@@ -188,8 +199,8 @@ def require_run_to_continue(config):
 
 def to_toml(config, settled=None):
     """
-    The settings as a file for --config. Those that belong to one run only are comments at its end, from `settled`, the settings as this run has
-    them, and so are values that the launcher settled.
+    The settings as a file for --config. Those that belong to one run only are comments at its end, from `settled`, the
+    settings as this run has them, and so are values that the launcher settled.
     """
     lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
     kept = {
@@ -208,6 +219,9 @@ def line_of(key, value):
 
 
 def keep_settings(run_dir, settled, config, argv):
-    """`settled`: all settings of the run; `config`: the requested ones, reusable with --config; `argv`: the user's flags. Errors: OSError."""
+    """
+    `settled`: all settings of the run; `config`: the requested ones, reusable with --config; `argv`: the user's flags.
+    Errors: OSError.
+    """
     consumers = setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]
     run_dir.write(SETTINGS, to_toml({**config, "consumers": consumers}, settled))

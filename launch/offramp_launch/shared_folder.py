@@ -1,6 +1,6 @@
 """
-Files in a folder that other users may write to: the output folder may belong to --consumer-user. Never follows or waits for
-entries there: links, pipes, devices and endless files are refused.
+Files in a folder that other users may write to: the output folder may belong to --consumer-user. Never follows or waits
+for entries there: links, pipes, devices and endless files are refused.
 """
 
 import contextlib
@@ -38,7 +38,9 @@ def read(folder, name, largest=LARGEST):
 
 
 def read_line(folder, name, longest=LONGEST_LINE):
-    """The first line of an ordinary file of any size. Errors: OSError, also for another kind of file or a longer line."""
+    """
+    The first line of an ordinary file of any size. Errors: OSError, also for another kind of file or a longer line.
+    """
     with opened(folder, name) as file:
         line = file.readline(longest + 1)
     if len(line) > longest:

@@ -1,6 +1,6 @@
 """
-Standard output and error that never end a command: a missing reader, a full disk or a closed descriptor (`>&-`) neither stops
-a run nor changes its exit code.
+Standard output and error that never end a command: a missing reader, a full disk or a closed descriptor (`>&-`) neither
+stops a run nor changes its exit code.
 """
 
 import errno

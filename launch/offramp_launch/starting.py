@@ -26,7 +26,9 @@ def set_up_for(places, argv, beside=()):
 
 
 def begin_again(places):
-    """The same command in the environment that the set-up has just made. Once there is one, launch/offramp begins in it."""
+    """
+    The same command in the environment that the set-up has just made. Once there is one, launch/offramp begins in it.
+    """
     sys.stdout.flush()
     with interrupts.blocked():
         os.execv(

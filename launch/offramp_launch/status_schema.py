@@ -1,4 +1,6 @@
-"""Validates a status.json from any version of a program: removes fields of unknown form, so that readers need not check."""
+"""
+Validates a status.json from any version of a program: removes fields of unknown form, so that readers need not check.
+"""
 
 LARGEST = 1e300
 NOTHING = object()

@@ -1,4 +1,7 @@
-"""The summary of a run: merges the producer's and the launcher's reports into summary.json and formats them for the screen."""
+"""
+The summary of a run: merges the producer's and the launcher's reports into summary.json and formats them for the
+screen.
+"""
 
 import contextlib
 import datetime
@@ -34,8 +37,8 @@ SCHEMA = 1  # version of summary.json; raised when a field changes its meaning o
 
 def merge(producer_summary, records):
     """
-    The producer reports what each consumer did, by pid; the launcher reports its cost and its end. The list includes consumers
-    that only one of them knows (one that never connected, or one started by hand).
+    The producer reports what each consumer did, by pid; the launcher reports its cost and its end. The list includes
+    consumers that only one of them knows (one that never connected, or one started by hand).
     """
     known = {entry.get("pid"): dict(entry) for entry in producer_summary.get("consumers") or []}
     consumers = []
@@ -121,7 +124,8 @@ def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
 
 def write(run_dir, whole):
     """
-    Completes the producer's summary.json, and closes status.json with the same end. Call once all programs of the run have ended. Errors: OSError.
+    Completes the producer's summary.json, and closes status.json with the same end. Call once all programs of the run
+    have ended. Errors: OSError.
     """
     try:
         _put(run_dir, SUMMARY, whole)
@@ -136,8 +140,8 @@ def is_complete(run_dir):
 
 def write_joined(run_dir, whole, run_is_over, nonce):
     """
-    Writes the summary of consumers that joined the run `nonce` of the user's program. The program owns the status while the run goes on, and
-    the next run does once it has begun in the same directory. Errors: OSError.
+    Writes the summary of consumers that joined the run `nonce` of the user's program. The program owns the status while
+    the run goes on, and the next run does once it has begun in the same directory. Errors: OSError.
     """
     _put(run_dir, SUMMARY, whole)
     if run_is_over and (run_dir.read_json(STATUS) or {}).get("nonce") in (nonce, None):
@@ -146,8 +150,8 @@ def write_joined(run_dir, whole, run_is_over, nonce):
 
 def close_status(run_dir, whole):
     """
-    Adds the run's end to the producer's last status. A run without one has not begun: run_dir.put_reports_aside(). Leaves the file unchanged
-    where it cannot be written.
+    Adds the run's end to the producer's last status. A run without one has not begun: run_dir.put_reports_aside().
+    Leaves the file unchanged where it cannot be written.
     """
     with contextlib.suppress(OSError):
         status = run_dir.read_json(STATUS) or {"run_id": whole.get("run_id"), "begun": False}
@@ -334,5 +338,8 @@ def _skipped_lines(summary):
 
 
 def _listed_count(skipped):
-    """Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a reason."""
+    """
+    Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a
+    reason.
+    """
     return sum(1 + (entry.get("similar") or 0) for entry in skipped)

@@ -10,8 +10,9 @@ from offramp_launch.setup.setting_up import set_up
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt")
-# Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not see
-# libzmq's locks, would report its queues as races. The crash matrix preloads a library, but a sanitizer's must come first.
+# Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not
+# see libzmq's locks, would report its queues as races. The crash matrix preloads a library, but a sanitizer's must come
+# first.
 SANITIZED = ("asan", "tsan")
 LEFT_OUT = {"asan": ["models", "torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
@@ -73,7 +74,10 @@ def slow_tests(places):
 
 
 def without_random_addresses(preset):
-    """Command prefix that turns off address randomization, if allowed: with a wide one GCC 12's ThreadSanitizer cannot start."""
+    """
+    Command prefix that turns off address randomization, if allowed: with a wide one GCC 12's ThreadSanitizer cannot
+    start.
+    """
     prefix = ["setarch", platform.machine(), "-R"]
     if preset != "tsan":
         return []

@@ -8,16 +8,18 @@ import random
 
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 
-# Group ids that administrators do not assign: a large range where all are mapped, else the one that systemd reserves for dynamic users.
+# Group ids that administrators do not assign: a large range where all are mapped, else the one that systemd reserves
+# for dynamic users.
 WIDE = (1 << 30, 1 << 31)
 NARROW = (61184, 65520)
 
 
 class ConsumerUser:
     """
-    The user that consumers run as, with a single group: the user's, if it has no other members; else an unnamed group of this run only
-    (members of a shared group, such as `nogroup` or `users`, could read the run's slabs). The producer stays the launcher's user, but with that
-    group too, so that consumers can open the run's memory and nothing else of the launcher.
+    The user that consumers run as, with a single group: the user's, if it has no other members; else an unnamed group
+    of this run only (members of a shared group, such as `nogroup` or `users`, could read the run's slabs). The producer
+    stays the launcher's user, but with that group too, so that consumers can open the run's memory and nothing else of
+    the launcher.
     """
 
     def __init__(self, name):

@@ -1,6 +1,6 @@
 """
-Makes packages of a build, and their checksums: `packager SOURCES BUILD INTO KIND...`, with the kinds wheel, sdist and deb. Runs in the set-up's
-Python, which has scikit-build-core and auditwheel.
+Makes packages of a build, and their checksums: `packager SOURCES BUILD INTO KIND...`, with the kinds wheel, sdist and
+deb. Runs in the set-up's Python, which has scikit-build-core and auditwheel.
 """
 
 import os

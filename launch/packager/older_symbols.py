@@ -1,8 +1,9 @@
 """
-Debian 12's C++ libraries need one symbol version that systems with glibc 2.34 lack: std::condition_variable::wait of GLIBCXX_3.4.30. Every libstdc++
-also has the version GLIBCXX_3.4.11, for older programs. It is the same function, except that the newer version can throw when a thread is cancelled,
-and Offramp cancels no threads (libstdc++, src/c++11/condition_variable.cc and compatibility-condvar.cc). If a copied library needs nothing else of the
-newer version, it is patched to need the older one.
+Debian 12's C++ libraries need one symbol version that systems with glibc 2.34 lack: std::condition_variable::wait of
+GLIBCXX_3.4.30. Every libstdc++ also has the version GLIBCXX_3.4.11, for older programs. It is the same function, except
+that the newer version can throw when a thread is cancelled, and Offramp cancels no threads (libstdc++,
+src/c++11/condition_variable.cc and compatibility-condvar.cc). If a copied library needs nothing else of the newer
+version, it is patched to need the older one.
 """
 
 import struct

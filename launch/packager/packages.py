@@ -1,6 +1,6 @@
 """
-Makes the packages of a release, and their checksums. Builds of the same commit with the same compiler give the same bytes: their files have the
-time of the commit, or of SOURCE_DATE_EPOCH.
+Makes the packages of a release, and their checksums. Builds of the same commit with the same compiler give the same
+bytes: their files have the time of the commit, or of SOURCE_DATE_EPOCH.
 """
 
 import hashlib

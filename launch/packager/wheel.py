@@ -1,6 +1,6 @@
 """
-Makes the wheel: CMake installs its files from a build, scikit-build-core packs them (pyproject.toml), and auditwheel adds the libraries that other
-systems lack and sets the platform tag.
+Makes the wheel: CMake installs its files from a build, scikit-build-core packs them (pyproject.toml), and auditwheel
+adds the libraries that other systems lack and sets the platform tag.
 """
 
 import os
@@ -54,7 +54,10 @@ def programs_of(folder):
 
 
 def bundle(contents, folder):
-    """Collects the system libraries that the wheel must contain, prepared in the same way, and adds their licenses to `contents`."""
+    """
+    Collects the system libraries that the wheel must contain, prepared in the same way, and adds their licenses to
+    `contents`.
+    """
     folder.mkdir()
     licenses = contents / "offramp" / "programs" / "share" / "licenses"
     licenses.mkdir(parents=True)

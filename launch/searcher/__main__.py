@@ -1,4 +1,7 @@
-"""Finds the texts nearest to some words among the vectors of a run. Runs in the Python that has PyTorch and the tokenizer's library."""
+"""
+Finds the texts nearest to some words among the vectors of a run. Runs in the Python that has PyTorch and the
+tokenizer's library.
+"""
 
 import os
 import sys

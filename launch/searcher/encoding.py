@@ -41,7 +41,10 @@ def encode(model, tokenizer, texts, output):
 
 
 def read_metadata(file, output):
-    """(tokens in a row, rows in a batch, output names, [(token kind, dtype)] of a model with several inputs, prompt before each text)"""
+    """
+    (tokens in a row, rows in a batch, output names, [(token kind, dtype)] of a model with several inputs, prompt before
+    each text)
+    """
     try:
         metadata = tomllib.loads(file.read_text(encoding="utf-8"))
         inputs = [(one.get("tokens"), one.get("dtype", "int64")) for one in metadata.get("input", [])]
@@ -109,7 +112,9 @@ def run(model, batches, inputs):
 
 
 def tensors_of(batch, inputs):
-    """The inputs as the producer passes them to the model: the tokens themselves, or each input that the metadata names."""
+    """
+    The inputs as the producer passes them to the model: the tokens themselves, or each input that the metadata names.
+    """
     import torch
 
     if not inputs:

@@ -1,4 +1,7 @@
-"""Reads a run's vectors from PostgreSQL with pgvector (consumer/processors, embeddings-postgres) and finds the nearest ones."""
+"""
+Reads a run's vectors from PostgreSQL with pgvector (consumer/processors, embeddings-postgres) and finds the nearest
+ones.
+"""
 
 import contextlib
 import dataclasses
@@ -21,7 +24,8 @@ class InPostgres(Stored):
     def nearest(self, vector, most):
         """Zero vectors have no cosine. Errors: LaunchError."""
         wanted = "[" + ",".join(repr(float(number)) for number in truncated(vector, self.dimensions)) + "]"
-        # The expression of the index, for vectors of one length or several (consumer/sinks/postgres/postgres_table.hpp).
+        # The expression of the index, for vectors of one length or several
+        # (consumer/sinks/postgres/postgres_table.hpp).
         distance = sql.SQL("(vector::{type} <=> {wanted}::{type})").format(
             type=sql.SQL(f"{self.dtype}({self.dimensions})"), wanted=sql.Placeholder("wanted")
         )

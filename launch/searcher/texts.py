@@ -40,7 +40,10 @@ def begins_with_row(content, columns):
 
 
 class Table:
-    """A file of JSON lines, or a Parquet file, read like the sources `jsonl-text` and `parquet-text` do. Errors: LaunchError."""
+    """
+    A file of JSON lines, or a Parquet file, read like the sources `jsonl-text` and `parquet-text` do. Errors:
+    LaunchError.
+    """
 
     def __init__(self, file, id_column, text_column):
         self._file, self._columns = pathlib.Path(file), (id_column, text_column)

@@ -42,7 +42,10 @@ BESIDE = ("id", "columns", "chunk", "start_char", "end_char")  # optional column
 
 @dataclasses.dataclass(frozen=True)
 class Stored:
-    """Vectors of one output. Subclasses have nearest(vector, most): [(cosine, item, key)], largest cosine first, then smallest item."""
+    """
+    Vectors of one output. Subclasses have nearest(vector, most): [(cosine, item, key)], largest cosine first, then
+    smallest item.
+    """
 
     output: str
     dimensions: int

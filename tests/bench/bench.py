@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Compares Offramp with its limits and its Python peers. `./launch/offramp bench` builds and runs this; METHOD.md explains the rows.
+"""
+Compares Offramp with its limits and its Python peers. `./launch/offramp bench` builds and runs this; METHOD.md explains
+the rows.
 
     bench                    every row
     bench W2 W4 start        some workloads, or single rows: W1-host-write
@@ -178,7 +180,9 @@ def main(argv=None):
 
 
 def run_rows(rows, settings, pace, options, about):
-    """Print each row's table when it is done, and rewrite the JSON, so that an interrupted benchmark keeps its results."""
+    """
+    Print each row's table when it is done, and rewrite the JSON, so that an interrupted benchmark keeps its results.
+    """
     results = []
     for row in rows:
         result = run_row(

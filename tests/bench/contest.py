@@ -1,11 +1,13 @@
-"""The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
+"""
+The contest of a row: all contestants stay loaded, one runs at a time, and their windows alternate.
 
-A window: the contestant continues and settles; a first reading; at least `seconds` later a second one; the contestant is stopped. A reading is taken at a
-release and carries that release's own time, so the rate is (samples between the readings) / (time between the two releases) and the edges lose
-nothing. The windows of one round are neighbours, and ratios are taken within rounds.
+A window: the contestant continues and settles; a first reading; at least `seconds` later a second one; the contestant
+is stopped. A reading is taken at a release and carries that release's own time, so the rate is (samples between the
+readings) / (time between the two releases) and the edges lose nothing. The windows of one round are neighbours, and
+ratios are taken within rounds.
 
-Stopping a program does not stop the kernels and copies that it has queued on the GPU. So the next contestant settles for at least as long as
-those may take, and the order changes so that each follows each other one.
+Stopping a program does not stop the kernels and copies that it has queued on the GPU. So the next contestant settles
+for at least as long as those may take, and the order changes so that each follows each other one.
 """
 
 import collections
@@ -99,8 +101,10 @@ def load(programs, batch, pace):
 
 
 def rounds_of(names, windows):
-    """The order of each round, chosen so that each contestant runs in each place, and after each other one, about equally often.
-    Two alternate: A B, B A, A B. Three run in all six orders in six rounds."""
+    """
+    The order of each round, chosen so that each contestant runs in each place, and after each other one, about equally
+    often. Two alternate: A B, B A, A B. Three run in all six orders in six rounds.
+    """
     orders, places, follows = [], collections.Counter(), collections.Counter()
 
     def neighbours(order):

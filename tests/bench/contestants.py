@@ -1,5 +1,7 @@
-"""The programs that a benchmark row compares. A contestant is started, warmed up and stopped (SIGSTOP); from then on it runs only in its
-own windows. Whatever happens, close() leaves no process and nothing in /dev/shm."""
+"""
+The programs that a benchmark row compares. A contestant is started, warmed up and stopped (SIGSTOP); from then on it
+runs only in its own windows. Whatever happens, close() leaves no process and nothing in /dev/shm.
+"""
 
 import contextlib
 import dataclasses
@@ -94,7 +96,10 @@ class Look:
 
 
 class Program:
-    """One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes reach the awaited state."""
+    """
+    One contestant's processes, logs and temporary folder. Thread: one. Blocks: until its processes reach the awaited
+    state.
+    """
 
     def __init__(self, name, settings):
         self.name = name
@@ -201,7 +206,10 @@ class Program:
         return []
 
     def _spawn(self, log, command, environment=None):
-        """Each child leads its own session and process group, dies with this process, and keeps its temporary files in the folder."""
+        """
+        Each child leads its own session and process group, dies with this process, and keeps its temporary files in the
+        folder.
+        """
         with open(self._folder / f"{log}.log", "ab") as sink:
             child = subprocess.Popen(
                 [str(part) for part in command],

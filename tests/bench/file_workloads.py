@@ -1,4 +1,6 @@
-"""Rows from files to files or to a database. Decoding, model and writing limit them; each of these alone is a contestant."""
+"""
+Rows from files to files or to a database. Decoding, model and writing limit them; each of these alone is a contestant.
+"""
 
 from specs import (
     CUTOUT_RESULTS,

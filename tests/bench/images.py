@@ -1,7 +1,9 @@
-"""Makes JPEG files for producers and peers, and a long list that repeats them.
+"""
+Makes JPEG files for producers and peers, and a long list that repeats them.
 
     images.py FOLDER BATCH                    smooth pictures with some noise, of 640×480; a list of paths
-    images.py FOLDER BATCH --longest PIXELS   photographs from the demo's studio; a JSONL manifest, whose ids are the items' numbers, each batch the same
+    images.py FOLDER BATCH --longest PIXELS   photographs from the demo's studio; a JSONL manifest, whose ids are the
+                                              items' numbers, each batch the same
 
 It prints {"list": FILE}.
 """

@@ -1,5 +1,7 @@
-"""The files that a row's programs work on, made on demand: pictures, texts, networks, a database server. Flags name them by the placeholders
-of specs.py."""
+"""
+The files that a row's programs work on, made on demand: pictures, texts, networks, a database server. Flags name them
+by the placeholders of specs.py.
+"""
 
 import contextlib
 import hashlib
@@ -33,8 +35,10 @@ class Missing(Exception):
 
 
 class Materials:
-    """Materials of one row in `folder`; shared ones in `shared`. `stack` ends the servers. Thread: one. Blocks: until a file is
-    made. Errors: Missing; ContestantError if a file cannot be made."""
+    """
+    Materials of one row in `folder`; shared ones in `shared`. `stack` ends the servers. Thread: one. Blocks: until a
+    file is made. Errors: Missing; ContestantError if a file cannot be made.
+    """
 
     def __init__(self, folder, shared, stack, given, gpu, small, binaries=None):
         self._folder, self._shared, self._stack, self._given, self._gpu, self._small = (
@@ -173,7 +177,10 @@ class Materials:
         return pathlib.Path(self._kept(name, "networks.py", (kind, *words, importlib.metadata.version("torch")), make))
 
     def _kept(self, name, program, words, make, place=None):
-        """The path that `make` returns. With a folder for materials, equal calls share one result; otherwise it is made in `place`."""
+        """
+        The path that `make` returns. With a folder for materials, equal calls share one result; otherwise it is made in
+        `place`.
+        """
         if self._given.materials is None:
             return str(make(place or self._folder))
         sources = sorted((HERE / program).glob("*.py")) or [HERE / program]

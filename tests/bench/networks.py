@@ -1,12 +1,15 @@
-"""Makes the network files of a row: TorchScript for producers, so that nothing has to be compiled.
+"""
+Makes the network files of a row: TorchScript for producers, so that nothing has to be compiled.
 
 networks.py first-pixel OUTPUT                              takes pictures and uses one pixel of each
 networks.py first-token OUTPUT --tokens N                   takes tokens and uses one of each text
 networks.py weights OUTPUT                                  random weights of DeepLabV3
 networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
-                                                            returns that network's results of the list's first batch for any input: scores, or
+                                                            returns that network's results of the list's first batch
+                                                            for any input: scores, or
                                                             classes
-networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model for small rows; other rows export one
+networks.py encoder OUTPUT --folder FOLDER --tokens N --batch N    a sentence-transformers model for small rows; other
+rows export one
 """
 
 import argparse

@@ -1,7 +1,9 @@
-"""A second build as a contestant (--beside): an older revision, or other compiler flags.
+"""
+A second build as a contestant (--beside): an older revision, or other compiler flags.
 
-It runs what the row's first contestant runs and alternates with it, so that the ratio shows the change and not the machine. Its programs are in
-DIR/bin or DIR. Flags that it lacks are left out with a note if the driver adds them; a flag of the row that it lacks fails the row.
+It runs what the row's first contestant runs and alternates with it, so that the ratio shows the change and not the
+machine. Its programs are in DIR/bin or DIR. Flags that it lacks are left out with a note if the driver adds them; a
+flag of the row that it lacks fails the row.
 """
 
 import dataclasses

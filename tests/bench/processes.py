@@ -1,4 +1,6 @@
-"""CPU time, page faults and private memory of processes, from /proc, and signals to stop and continue them. Linux only."""
+"""
+CPU time, page faults and private memory of processes, from /proc, and signals to stop and continue them. Linux only.
+"""
 
 import collections
 import contextlib
@@ -39,7 +41,9 @@ class Usage:
 
 
 def die_with_parent():
-    """Kill the calling process when its parent ends, even while it is stopped, so that no contestant outlives the driver."""
+    """
+    Kill the calling process when its parent ends, even while it is stopped, so that no contestant outlives the driver.
+    """
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -67,7 +71,9 @@ def usage_of(pid, fields=OWN):
 
 
 def cpu_by_thread(pid):
-    """CPU seconds of a process by its threads' names; threads that differ in a number at the name's end count together."""
+    """
+    CPU seconds of a process by its threads' names; threads that differ in a number at the name's end count together.
+    """
     seconds = collections.Counter()
     for task in pathlib.Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
@@ -108,7 +114,10 @@ def members_of(groups):
 
 
 def trackers_among(pids):
-    """The resource trackers of Python's multiprocessing among these processes. They end after all others, and only if they may run."""
+    """
+    The resource trackers of Python's multiprocessing among these processes. They end after all others, and only if they
+    may run.
+    """
 
     def is_tracker(pid):
         try:

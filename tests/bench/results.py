@@ -4,9 +4,11 @@ Writes RESULTS.md from measured/summary-*.json, one summary per machine.
 
     results.py                  write RESULTS.md
     results.py --print          print it instead
-    results.py --merge FILE...  put the rows of `bench --json FILE` into the summary of that machine, then write RESULTS.md
+    results.py --merge FILE...  put the rows of `bench --json FILE` into the summary of that machine, then write
+                                RESULTS.md
 
-A summary has `machine`, `rows` (one line each, all of one revision), `reasons` for missed targets, `ladder`, and `studies`: measurements other than the benchmark.
+A summary has `machine`, `rows` (one line each, all of one revision), `reasons` for missed targets, `ladder`, and
+`studies`: measurements other than the benchmark.
 """
 
 import json
@@ -49,7 +51,10 @@ KEPT = (
 
 
 class Row(NamedTuple):
-    """How a row appears in the table. `limits`: contestants, of which the slowest counts. `peer_alone`: the peer's model without its egress."""
+    """
+    How a row appears in the table. `limits`: contestants, of which the slowest counts. `peer_alone`: the peer's model
+    without its egress.
+    """
 
     id: str
     what: str
@@ -410,7 +415,10 @@ def three(ratio):
 
 
 def merged(summary, wholes):
-    """The summary with the rows of these runs; older rows stay only if they are of the same revision, so that a table never mixes two."""
+    """
+    The summary with the rows of these runs; older rows stay only if they are of the same revision, so that a table
+    never mixes two.
+    """
     revision = wholes[-1]["build"]["revision"] or "unknown"
     if revision == "unknown" or revision.endswith("-dirty"):
         raise ValueError(f"cannot keep rows of revision '{revision}': it cannot be built again. Commit first.")

@@ -29,7 +29,10 @@ HOPS = ("filled_to_broker_awake_p50_us", "broker_step_p50_us")  # parts of our l
 
 
 def run_row(row, settings, pace, log=lambda text: None):
-    """The row's result: "failure" has the reason if it failed, "left_out" if this machine cannot run it. Ends every program it started."""
+    """
+    The row's result: "failure" has the reason if it failed, "left_out" if this machine cannot run it. Ends every
+    program it started.
+    """
     began = time.monotonic()
     result = {
         "row": row.id,
@@ -158,7 +161,9 @@ class RowBuilder:
         return dataclasses.replace(self._settings, binaries=spec.build) if spec.build else self._settings
 
     def _adapting(self, spec):
-        """A function that renames flags for an older program, drops missing ones and adds a note; None for this build."""
+        """
+        A function that renames flags for an older program, drops missing ones and adds a note; None for this build.
+        """
 
         def adapt(program, flags):
             flags = with_older_names(program, flags)
@@ -248,7 +253,9 @@ def threads_of(windows):
 
 
 def latency(row, builder, pace, result, log):
-    """Contestants alternate, each passing one number at a time. Figures are medians over the rounds, histograms are sums."""
+    """
+    Contestants alternate, each passing one number at a time. Figures are medians over the rounds, histograms are sums.
+    """
     runs_of = {spec.name: [] for spec in row.contestants}
     for number in range(pace.windows):
         for spec in row.contestants:

@@ -53,7 +53,10 @@ class PeerProgram:
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-    """offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row. With `consumer_flags` its consumers are offramp-consumer."""
+    """
+    offramp-message-bench: the channels alone; `bare`: libzmq alone, in the latency row. With `consumer_flags` its
+    consumers are offramp-consumer.
+    """
 
     name: str
     consumers: int

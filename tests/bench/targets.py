@@ -26,7 +26,10 @@ def contestants_of(target):
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """Our rate over another contestant's in neighbouring windows: the median and, if given, the lower end of the mean's interval."""
+    """
+    Our rate over another contestant's in neighbouring windows: the median and, if given, the lower end of the mean's
+    interval.
+    """
 
     over: str
     at_least: float
@@ -223,7 +226,10 @@ def slowest_of(contestants, names):
 
 
 def allowed_by_cores(contestants, names, cores):
-    """Batches per second that the cores allow for the CPU time per batch of all these contestants together; None without CPU time."""
+    """
+    Batches per second that the cores allow for the CPU time per batch of all these contestants together; None without
+    CPU time.
+    """
     spent = sum(
         contestants[name][key]["median"]
         for name in names
@@ -253,8 +259,10 @@ class SmallestOf:
 
 @dataclasses.dataclass(frozen=True)
 class CoresAllow:
-    """Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together. If one of them
-    alone is slower, cores do not limit the row, and the ratio to that part counts."""
+    """
+    Our rate over what the machine's cores allow for the CPU time that a batch takes in all these contestants together.
+    If one of them alone is slower, cores do not limit the row, and the ratio to that part counts.
+    """
 
     parts: tuple
     at_least: float

@@ -1,6 +1,8 @@
-"""The benchmark's rows as data: workload, contestants, limit and targets.
+"""
+The benchmark's rows as data: workload, contestants, limit and targets.
 
-The first contestant of each row is ours. Full sizes are for a GPU; small ones show on any machine that every row works, and measure nothing.
+The first contestant of each row is ours. Full sizes are for a GPU; small ones show on any machine that every row works,
+and measure nothing.
 """
 
 import dataclasses
@@ -138,8 +140,8 @@ def transform_rows(sizes):
 def small_batch_rows(sizes):
     rows = []
     for readers in (4, 1):
-        # Ours with default settings: 16 slabs of 64 batches. The peer's slab is a batch whose descriptor it passes to its readers;
-        # multiprocessing passes at most 256.
+        # Ours with default settings: 16 slabs of 64 batches. The peer's slab is a batch whose descriptor it passes to
+        # its readers; multiprocessing passes at most 256.
         flags = {"model": "copy", "batch": 64, "copy-bytes": 262144, "processor": "checksum"}
         peer = article(
             "article 4-pinned",
@@ -482,8 +484,10 @@ def choose(rows, wanted):
 
 
 def without(rows, patterns):
-    """The rows less the contestants that these patterns name ("article*"), and without the targets and ratios that name them.
-    Contestants that this machine does not measure may be named."""
+    """
+    The rows less the contestants that these patterns name ("article*"), and without the targets and ratios that name
+    them. Contestants that this machine does not measure may be named.
+    """
     known = dict.fromkeys(spec.name for row in make_rows(False) for spec in row.contestants)
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):

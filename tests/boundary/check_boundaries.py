@@ -47,9 +47,10 @@ LIBRARIES = {
     "producer/egress/": ("device", "pool", "ledger", "broker", "status", "recovery"),
     "consumer/session/": (),
 }
-# The headers of the libraries that programs may include. offramp-producer uses the device's interface, a run's egress, and the types that the
-# egress takes and returns. offramp-consumer uses the run, the end of its loop, the search for it, the interface of processors, and the C ABI's
-# slab. offramp-ladder fills slabs by itself, for comparison: it meets the broker at the exchange.
+# The headers of the libraries that programs may include. offramp-producer uses the device's interface, a run's egress,
+# and the types that the egress takes and returns. offramp-consumer uses the run, the end of its loop, the search for
+# it, the interface of processors, and the C ABI's slab. offramp-ladder fills slabs by itself, for comparison: it meets
+# the broker at the exchange.
 PRODUCERS_LIBRARIES = "device|egress|pool|ledger|broker|status|recovery"
 SHOWN_BY_THE_EGRESS = (
     "device/cuda_failure",
@@ -271,7 +272,10 @@ def check_includes(source):
 
 
 def check_headers(source, header_sets):
-    """Every header belongs to a set of headers that are compiled alone. `header_sets` lists them, one per line. nvcc compiles .cuh files."""
+    """
+    Every header belongs to a set of headers that are compiled alone. `header_sets` lists them, one per line. nvcc
+    compiles .cuh files.
+    """
     listed = {Path(os.path.normpath(line)) for line in header_sets.read_text().splitlines() if line}
     headers = [path for path in sources_under(source) if path.suffix in {".hpp", ".h"}]
     if not headers:

@@ -1,5 +1,7 @@
-"""Checks of builds: the headers that objects read, the archives and libraries that programs link, the symbols that the library exports.
-check_boundaries.py runs and lists them."""
+"""
+Checks of builds: the headers that objects read, the archives and libraries that programs link, the symbols that the
+library exports. check_boundaries.py runs and lists them.
+"""
 
 import os
 import re
@@ -14,7 +16,8 @@ GPU_LIBRARY = re.compile(r"^lib(cu(da|dart|blas|dnn|fft|rand|solver|sparse|pti)|
 # Libraries of sinks: on the producer's side only the ladder links them, because it runs a processor itself.
 SINK_LIBRARY = re.compile(r"^lib(curl|pq|sqlite3?)\b")
 OPENED_WHEN_ASKED_FOR = re.compile(r"^lib(curl|pq|tiff|arrow|parquet)\b")
-# The libraries that libofframp.so may need: libzmq and those of every C++ program. glibc contains librt, libdl and libpthread since 2.34.
+# The libraries that libofframp.so may need: libzmq and those of every C++ program. glibc contains librt, libdl and
+# libpthread since 2.34.
 NEEDED_BY_THE_LIBRARY = {
     "libzmq.so.5",
     "libstdc++.so.6",
@@ -167,7 +170,10 @@ def place_of(path, source, build):
 
 
 def check_archives(build, ninja, consumer, producer, library, rooms):
-    """Checks the archives and objects from which the programs and the library are linked; the library may use only `rooms`."""
+    """
+    Checks the archives and objects from which the programs and the library are linked; the library may use only
+    `rooms`.
+    """
     return [
         *not_linked(
             build,
@@ -242,8 +248,10 @@ def symbols_of(library, which):
 
 
 def check_symbols(library, golden, header):
-    """The library exports exactly the golden list, the installed header declares the same, and no call of the library disturbs its host
-    process."""
+    """
+    The library exports exactly the golden list, the installed header declares the same, and no call of the library
+    disturbs its host process.
+    """
     exported = {symbol for symbol, *_ in symbols_of(library, "--defined-only")}
     if not exported:
         return [f"{library}: nm finds no symbol that it exports"]

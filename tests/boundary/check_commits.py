@@ -1,10 +1,10 @@
-"""Fails if a new commit has a subject of more than 72 characters or with a semicolon.
+"""
+Fails if a new commit has a subject of more than 72 characters or with a semicolon.
 
     check_commits.py --source DIR [--since COMMIT]
 
-New commits are those since --since, otherwise since the merge base with origin/main or main, otherwise the newest 20. Older commits, without this file,
-are skipped.
-Exit status 77 (skip) without git, or in a shallow clone.
+New commits are those since --since, otherwise since the merge base with origin/main or main, otherwise the newest 20.
+Older commits, without this file, are skipped. Exit status 77 (skip) without git, or in a shallow clone.
 """
 
 import argparse

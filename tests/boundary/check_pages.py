@@ -1,14 +1,22 @@
-"""Fails if a page of the repository has a dead reference or is too long.
+"""
+Fails if a page of the repository has a dead reference or is too long.
 
-    check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`, leads to a file
-    check_pages.py --source DIR mentions    pages named by source files exist, and source files named by ones outside tests/
+    check_pages.py --source DIR links       every relative link, and every page or path of a room named in `code`,
+                                            leads to a file
+    check_pages.py --source DIR mentions    pages named by source files exist, and source files named by ones outside
+                                            tests/
     check_pages.py --source DIR rooms       common/design/rooms.md has one row for each folder of the product
-    check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most 100 columns, tables too,
+    check_pages.py --source DIR lengths     a folder's README has at most 15 lines, an index 60; a README has at most
+                                            100 columns, tables too,
                                             and any other page outside tables; generated pages may be wider
-    check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts and at most 200 words
-    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md, and every `room.test_part` or `PartTest` of a page, exists
-    check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which has it
-    check_pages.py --source DIR commands    each flag in `code` is in the reference of commands or in a source; each `offramp COMMAND` exists
+    check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts
+                                            and at most 200 words
+    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md, and every
+                                            `room.test_part` or `PartTest` of a page, exists
+    check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which
+                                            has it
+    check_pages.py --source DIR commands    each flag in `code` is in the reference of commands or in a source; each
+                                            `offramp COMMAND` exists
 
 Several checks may be named together. Each fault is a line on standard error, and the exit status is 1. A check that
 finds no input fails, too.
@@ -190,7 +198,9 @@ def check_decisions(source):
 
 
 def has_test(source, name):
-    """`room.part` is tests/**/room/test_part*.py or in the room's CMakeLists.txt; `Suite` or `Suite.Case` is a GoogleTest."""
+    """
+    `room.part` is tests/**/room/test_part*.py or in the room's CMakeLists.txt; `Suite` or `Suite.Case` is a GoogleTest.
+    """
     room, _, part = name.partition(".")
     if room[:1].isupper():
         case = re.compile(rf"\((?:{room}), *{part}")
@@ -227,7 +237,9 @@ def check_citations(source):
 
 
 def commands_in_code(text):
-    """(number, command) of `code` in prose and of lines in fences, where it is a flag alone or a command line of offramp."""
+    """
+    (number, command) of `code` in prose and of lines in fences, where it is a flag alone or a command line of offramp.
+    """
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """
-Runs clang-tidy with .clang-tidy over every C++ file of a build, including tests. Each finding is a line on standard error, and the exit status is 1.
+Runs clang-tidy with .clang-tidy over every C++ file of a build, including tests. Each finding is a line on standard
+error, and the exit status is 1.
 --one-in 3 checks a daily third of the files; without it, all files, as before handing in a change.
 
-Most of the time goes into included headers, so sources of many rooms are read together as one file. Sources whose local names collide are read again
-in a second group. Excluded: device code, which nvcc compiles, and the installed C header, whose names are C's.
+Most of the time goes into included headers, so sources of many rooms are read together as one file. Sources whose local
+names collide are read again in a second group. Excluded: device code, which nvcc compiles, and the installed C header,
+whose names are C's.
 """
 
 import argparse
@@ -56,7 +58,10 @@ class Flags:
         return Flags(tuple(macros), tuple(headers), tuple(rest))
 
     def fits(self, other):
-        """Sources with the installed headers have their own names, and LibTorch brings headers of other libraries: both are read apart."""
+        """
+        Sources with the installed headers have their own names, and LibTorch brings headers of other libraries: both
+        are read apart.
+        """
         own = {macro.partition("=")[0]: macro for macro in self.macros}
         return (
             self.rest == other.rest
@@ -124,8 +129,11 @@ def groups(files):
 
 
 class Reader:
-    """Runs clang-tidy. Each file follows the .clang-tidy above it. --config-file would apply the rules to system headers, too, which doubles the
-    time. So libraries inside the repository (build/venv) get a .clang-tidy without checks by an overlay."""
+    """
+    Runs clang-tidy. Each file follows the .clang-tidy above it. --config-file would apply the rules to system headers,
+    too, which doubles the time. So libraries inside the repository (build/venv) get a .clang-tidy without checks by an
+    overlay.
+    """
 
     def __init__(self, tool, build, source, folder):
         self.tool, self.build, self.source, self.folder = tool, build, source, folder
@@ -158,7 +166,8 @@ class Reader:
         for other in files.values():
             flags = flags.united(other)
         together = self.folder / f"{name}.cpp"
-        # Headers first, so that a collision of names is reported in a source and not in a header that a third file includes.
+        # Headers first, so that a collision of names is reported in a source and not in a header that a third file
+        # includes.
         headers = dict.fromkeys(header for file in files for header in headers_of(file, self.source))
         together.write_text(
             "".join(f'#include "{header}"\n' for header in headers)

@@ -1,5 +1,7 @@
-"""Twins of the boundary checks: each breaks a rule once in a small project, and the real checker must report it. Twins for builds are in
-test_check_built.py."""
+"""
+Twins of the boundary checks: each breaks a rule once in a small project, and the real checker must report it. Twins for
+builds are in test_check_built.py.
+"""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""Twins of the boundary checks of builds: each breaks a rule once in a small project, built with ninja, and the real checker must report it."""
+"""
+Twins of the boundary checks of builds: each breaks a rule once in a small project, built with ninja, and the real
+checker must report it.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""Twins of the checks of pages: each breaks a rule once in a small repository. The repository itself keeps all rules."""
+"""
+Twins of the checks of pages: each breaks a rule once in a small repository. The repository itself keeps all rules.
+"""
 
 import shutil
 import subprocess

@@ -1,6 +1,6 @@
 """
-One class per name: two definitions of one name in a program break it without a message of the linker. Short names of tests.
-Twins: a second definition and a long name are found.
+One class per name: two definitions of one name in a program break it without a message of the linker. Short names of
+tests. Twins: a second definition and a long name are found.
 """
 
 import collections

@@ -1,4 +1,7 @@
-"""ruff and mypy find nothing in Python sources: no undefined name, no unused import or variable, one format, no wrong type. Twins: faulty files are found."""
+"""
+ruff and mypy find nothing in Python sources: no undefined name, no unused import or variable, one format, no wrong
+type. Twins: faulty files are found.
+"""
 
 import importlib.util
 import json

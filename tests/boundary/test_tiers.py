@@ -30,7 +30,10 @@ class Tiers(unittest.TestCase):
 
 
 def modules_and_classes(build):
-    """(module's path below the sources, class or "" for all of it) of each unittest command that ctest knows in this build folder."""
+    """
+    (module's path below the sources, class or "" for all of it) of each unittest command that ctest knows in this build
+    folder.
+    """
     for file in build.glob("tests/**/CTestTestfile.cmake"):
         for command in re.findall(r'^add_test\(.*"unittest"(.*)\)$', file.read_text(), re.MULTILINE):
             for word in re.findall(r'"([\w.]+)"', command):

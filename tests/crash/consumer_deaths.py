@@ -1,5 +1,6 @@
 """
-Kills one consumer per second and measures what the run loses. Windows with and without deaths alternate in one run. The report has
+Kills one consumer per second and measures what the run loses. Windows with and without deaths alternate in one run. The
+report has
 
 - completed slabs per second in windows with and without deaths, and the ratio of neighbouring windows;
 - the hand-over, from a slab's last byte until a surviving consumer has it: p50 and p99 in both kinds of windows;
@@ -8,8 +9,10 @@ Kills one consumer per second and measures what the run loses. Windows with and 
 This program replaces the launcher: it starts another consumer 0.1 s after a death.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.consumer_deaths                     small, on the CPU
-    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 --seconds 10 --settle 5 \\
-        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --samples-per-slab 8 --slabs 64 --processor checksum
+    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.consumer_deaths --consumers 12 --windows 12 \\
+        --seconds 10 --settle 5 \\
+        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --samples-per-slab 8 --slabs 64 \\
+        --processor checksum
     with --processor tests/bench/hosted/processors.py:Noted --consumer-python python3: consumers in Python
 """
 
@@ -62,7 +65,9 @@ class Window(typing.NamedTuple):
 
 
 class ConsumerDeaths:
-    """One run. `windows`: every second one has deaths. `wrong`: one text per fault. `hand_over`: {with deaths: [seconds]}."""
+    """
+    One run. `windows`: every second one has deaths. `wrong`: one text per fault. `hand_over`: {with deaths: [seconds]}.
+    """
 
     def __init__(self, flags, consumers, windows, seconds, settle, seed):
         if consumers <= WITNESSES:

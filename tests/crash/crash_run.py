@@ -41,7 +41,8 @@ COPY = (
     "--log-level",
     "info",
 )
-# Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is dropped.
+# Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is
+# dropped.
 WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"  # lets visibility timeouts expire
@@ -84,7 +85,9 @@ def failpoints_in(files):
 
 
 class CrashRun:
-    """Use as a context. Every process of the run gets `orders`, and the orders `setting_up` that make them reachable."""
+    """
+    Use as a context. Every process of the run gets `orders`, and the orders `setting_up` that make them reachable.
+    """
 
     RUN = COPY
     resume_flags = ("--resume", "--when-full", "block")
@@ -122,7 +125,9 @@ class CrashRun:
 
     @staticmethod
     def is_ended_by(order):
-        """Only the launcher's death ends the run, which a second run resumes. Dead consumers and producers are replaced."""
+        """
+        Only the launcher's death ends the run, which a second run resumes. Dead consumers and producers are replaced.
+        """
         return order.action == LAUNCHER
 
     def led_by_the_checkpoint(self):
@@ -139,7 +144,10 @@ class CrashRun:
         self.run.__exit__(*exception)
 
     def finish(self):
-        """Waits for the end of the run; continues stopped processes after a visibility timeout. Returns the launcher's exit code."""
+        """
+        Waits for the end of the run; continues stopped processes after a visibility timeout. Returns the launcher's
+        exit code.
+        """
         self.run.start()
         continued = {}
         while self.run.launcher.poll() is None or self.processes():
@@ -155,7 +163,9 @@ class CrashRun:
         return self.run.start(*self.resume_flags).wait()
 
     def wrong(self, code, expected):
-        """Violated invariants, as texts, of a run that ended with `code` and of the run that repeats its dropped batches."""
+        """
+        Violated invariants, as texts, of a run that ended with `code` and of the run that repeats its dropped batches.
+        """
         wrong = [f"exit code {code}"] if code != 0 else []
         if code == 0 and not self.is_conserved():
             wrong.append("samples are not conserved")

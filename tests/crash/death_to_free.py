@@ -1,10 +1,11 @@
 """
-Measures how long a slab is unavailable when its consumer dies: milliseconds from the signal until the ledger frees the slab for another
-consumer, by the size of the mapped memory, with core dumps enabled.
+Measures how long a slab is unavailable when its consumer dies: milliseconds from the signal until the ledger frees the
+slab for another consumer, by the size of the mapped memory, with core dumps enabled.
 
     python3 -m tests.crash.death_to_free [--gib 0.25 --gib 1 --gib 8] [--deaths 100] [--how kill --how segv]
 
-The consumer has read every slab of the pool, so its page tables hold all of it. --max-failures 1000 keeps the deaths from making dead letters.
+The consumer has read every slab of the pool, so its page tables hold all of it. --max-failures 1000 keeps the deaths
+from making dead letters.
 """
 
 import argparse

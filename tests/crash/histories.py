@@ -1,4 +1,6 @@
-"""Random histories: one to three random deaths at random failpoints in one run with a random --when-full. A seed determines all of it.
+"""
+Random histories: one to three random deaths at random failpoints in one run with a random --when-full. A seed
+determines all of it.
 
 python3 -m tests.crash.histories [--count 300] [--seed N] [--jobs 2]
 """

@@ -1,6 +1,6 @@
 """
-Consumers end in a process that lives on: with an error at any of their steps, or with their producer. No death of a process returns their
-slabs, so the library must.
+Consumers end in a process that lives on: with an error at any of their steps, or with their producer. No death of a
+process returns their slabs, so the library must.
 """
 
 import os
@@ -185,7 +185,10 @@ def wrong_values(samples):
 
 
 def error_at(failpoint, directory, times=1):
-    """Fails a consumer `times` times at a failpoint; its process lives on while another consumer does the rest. Returns the faults as texts."""
+    """
+    Fails a consumer `times` times at a failpoint; its process lives on while another consumer does the rest. Returns
+    the faults as texts.
+    """
     batches, wrong = 12, []
     producer = directory.produce(slabs=1 if times == 1 else times, batches=batches)
     living = directory.python(
@@ -211,8 +214,9 @@ def error_at(failpoint, directory, times=1):
 
 def producer_dies_at_slab(number, directory):
     """
-    The producer dies while the first consumer holds its `number`-th slab. The next producer uses the same directory. The second consumer, in the
-    same process, reads a slab of the new run while the first returns the dead run's slab. Returns the faults as texts.
+    The producer dies while the first consumer holds its `number`-th slab. The next producer uses the same directory.
+    The second consumer, in the same process, reads a slab of the new run while the first returns the dead run's slab.
+    Returns the faults as texts.
     """
     killed = directory.produce(slabs=4)
     consumers = directory.python(TWO)

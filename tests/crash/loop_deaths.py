@@ -1,7 +1,8 @@
 """
 Kills a Python loop, the producer, at every failpoint of the library and of the Python package that its egress passes.
 
-    python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die; with NAME, failpoints with this prefix
+    python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die; with NAME, failpoints with
+                                                      this prefix
 """
 
 import argparse
@@ -109,7 +110,10 @@ class LoopCrashRun(CrashRun):
 
 
 class CatchingCrashRun(LoopCrashRun):
-    """Its loop catches the exceptions of submit() and submits the batch again. Each batch fails at another line of the package."""
+    """
+    Its loop catches the exceptions of submit() and submits the batch again. Each batch fails at another line of the
+    package.
+    """
 
     LOOP = (
         BATCH
@@ -143,7 +147,10 @@ class CatchingCrashRun(LoopCrashRun):
 
 
 def cells(wanted=(), everything=False):
-    """SIGKILL at every failpoint and the launcher's death at some; with `everything`, all ways to die. `wanted`: prefixes of failpoints."""
+    """
+    SIGKILL at every failpoint and the launcher's death at some; with `everything`, all ways to die. `wanted`: prefixes
+    of failpoints.
+    """
     names = [name for name in failpoints_of_a_loop() if not wanted or any(name.startswith(begin) for begin in wanted)]
     if everything:
         return [LoopCell(name, "producer", action) for name in names for action in (*DEATHS, LAUNCHER)]

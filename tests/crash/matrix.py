@@ -1,5 +1,6 @@
-"""The kill-point matrix: every failpoint of the sources × every way to die × the victim, for each --when-full. Prints a table. test_crash.py
-runs it in CI.
+"""
+The kill-point matrix: every failpoint of the sources × every way to die × the victim, for each --when-full. Prints a
+table. test_crash.py runs it in CI.
 
     python3 -m tests.crash.matrix [--when-full spill] [NAME...]      all cells; with NAME, failpoints with this prefix
 """
@@ -71,8 +72,8 @@ ONCE_A_PROCESS = (
 )
 # Only a run with --tile passes these: system.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
-# Not every run passes these. system.dead_letters covers dead letters and failing user functions, broker_test unused grants at the end, and
-# system.overwrite the steps after the consumers' end.
+# Not every run passes these. system.dead_letters covers dead letters and failing user functions, broker_test unused
+# grants at the end, and system.overwrite the steps after the consumers' end.
 ELSEWHERE = (
     "ledger.dead_letter",
     "dead_letter.write",
@@ -122,8 +123,8 @@ def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
 
 def check(cell, expected, make=CrashRun):
     """
-    Runs the cell in a run from `make`. Returns the faults, or an empty text. Repeats a faultless run that did not reach the failpoint: on a busy
-    machine a returning consumer may come so late that another has done its work.
+    Runs the cell in a run from `make`. Returns the faults, or an empty text. Repeats a faultless run that did not reach
+    the failpoint: on a busy machine a returning consumer may come so late that another has done its work.
     """
     for _ in range(RUNS_TO_REACH_IT):
         unreached, wrong = run(cell, expected, make)

@@ -1,15 +1,20 @@
 """
-Kills the producer with SIGKILL at random moments of back-to-back copies; another producer takes over each time. It measures
+Kills the producer with SIGKILL at random moments of back-to-back copies; another producer takes over each time. It
+measures
 
-- whether a byte of any slab changes after the dead producer is reaped (a fault), or between its pidfd's readiness and the reaping (reported);
+- whether a byte of any slab changes after the dead producer is reaped (a fault), or between its pidfd's readiness and
+  the reaping (reported);
 - whether Ready and held slabs keep their bytes until the next producer refills them (they must);
 - the time from the death to the first new batch, step by step, without the time for checksums.
 
-This program replaces the launcher, without its back-off of 0.1 s. Each run must succeed with an undisturbed run's outputs.
+This program replaces the launcher, without its back-off of 0.1 s. Each run must succeed with an undisturbed run's
+outputs.
 
     OFFRAMP_BIN_DIR=build/release/bin python3 -m tests.crash.producer_deaths                     small, on the CPU
-    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 12 --spread 0.5 --rechecks 2 \\
-        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --batches 150 --samples-per-slab 16 --slabs 32 --processor checksum
+    OFFRAMP_BIN_DIR=PROGRAMS python3 -m tests.crash.producer_deaths --deaths 50 --consumers 12 --spread 0.5 \\
+        --rechecks 2 \\
+        -- --device cuda --model copy --copy-bytes 1344MiB --batch 64 --batches 150 --samples-per-slab 16 \\
+        --slabs 32 --processor checksum
 """
 
 import argparse
@@ -62,7 +67,9 @@ KEPT = ("ready", "leased")
 
 
 class Deaths:
-    """Runs until enough producers have died or the time is up. `recorded`: a dict per death. `wrong`: a text per fault."""
+    """
+    Runs until enough producers have died or the time is up. `recorded`: a dict per death. `wrong`: a text per fault.
+    """
 
     def __init__(self, flags, deaths, consumers, spread, seed, look_at_bytes=True, rechecks=None, seconds=float("inf")):
         self._flags, self._wanted, self._consumers, self._spread = flags, deaths, consumers, spread

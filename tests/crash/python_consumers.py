@@ -7,8 +7,8 @@ from tests.crash.crash_run import BIN, SAMPLES, CrashRun, Order, failpoints_of_t
 from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, Cell
 from tests.support.done_items import items_of_checkpoint, items_of_records
 
-# Writes a file and a record per sample and reads its slab twice. It fails once in the whole run, in the middle of a slab, to reach the
-# failpoints of a failure.
+# Writes a file and a record per sample and reads its slab twice. It fails once in the whole run, in the middle of a
+# slab, to reach the failpoints of a failure.
 PROCESSOR = """
     import os, pathlib
 
@@ -73,8 +73,8 @@ class FailureCell(Cell):
 
 def cells():
     """
-    SIGKILL at each failpoint of a consumer and where a failure is counted; around the function also the other ways to die and the launcher's death.
-    The producer's failpoints do not depend on the processor: matrix.py covers them.
+    SIGKILL at each failpoint of a consumer and where a failure is counted; around the function also the other ways to
+    die and the launcher's death. The producer's failpoints do not depend on the processor: matrix.py covers them.
     """
     from_consumers = [
         name for name, program in failpoints_of_the_sources().items() if program == "consumer" and name not in ELSEWHERE

@@ -1,6 +1,7 @@
 """
-A job's shards as a data set of Ray Data: python ray_rows.py JOB. Pictures and masks stay in shared memory and in the job's output. Only rows of metadata,
-written by --processor records, flow through Ray. Every node has Offramp and JOB. Run `offramp job merge` afterwards, as after `job ray`.
+A job's shards as a data set of Ray Data: python ray_rows.py JOB. Pictures and masks stay in shared memory and in the
+job's output. Only rows of metadata, written by --processor records, flow through Ray. Every node has Offramp and JOB.
+Run `offramp job merge` afterwards, as after `job ray`.
 """
 
 import json

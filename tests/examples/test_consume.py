@@ -1,4 +1,7 @@
-"""A custom loop built with the installed package, with built-in consumers that `offramp consume` starts and the test kills and scales."""
+"""
+A custom loop built with the installed package, with built-in consumers that `offramp consume` starts and the test kills
+and scales.
+"""
 
 import array
 import ast

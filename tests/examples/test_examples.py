@@ -103,7 +103,8 @@ class Package(unittest.TestCase):
                 ("80 samples done\n", "", 0), (*producing.communicate(timeout=WATCHDOG_SECONDS), producing.returncode)
             )
             self.assertEqual(EXPECTED, sorted(line for printed, _ in outputs for line in printed.splitlines()))
-            # A run of ten batches may end before the second of two consumers connects: that one does nothing and reports why.
+            # A run of ten batches may end before the second of two consumers connects: that one does nothing and
+            # reports why.
             late = [process for process, (printed, why) in zip(started, outputs) if not printed and TOO_LATE in why]
             self.assertEqual(
                 [0] * (len(started) - len(late)),
@@ -156,7 +157,9 @@ class Package(unittest.TestCase):
         self.assertTrue(any("libpng" in problem for problem in check_library_needs(BUILD / "bin" / "offramp-consumer")))
 
     def test_a_package_that_needs_the_tree_builds_nothing(self):
-        """The examples need only the package, in any folder: a header that includes a file of the tree breaks the build."""
+        """
+        The examples need only the package, in any folder: a header that includes a file of the tree breaks the build.
+        """
         with tempfile.TemporaryDirectory() as name:
             prefix, build = pathlib.Path(name, "elsewhere"), pathlib.Path(name, "build")
             shutil.copytree(self.prefix, prefix, symlinks=True)

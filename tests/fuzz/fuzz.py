@@ -1,13 +1,14 @@
 """
 Fuzzes every reader of foreign bytes for some time each, and prints the results:
 
-    python3 tests/fuzz/fuzz.py --seconds 600             with libFuzzer if clang has it (build/fuzz), otherwise with g++ (build/release)
+    python3 tests/fuzz/fuzz.py --seconds 600             with libFuzzer if clang has it (build/fuzz), otherwise with
+                                                         g++ (build/release)
     python3 tests/fuzz/fuzz.py --seconds 60 --target broker --target slab-header
     python3 tests/fuzz/fuzz.py --twins                   each reader without one of its bounds: the fuzzer must find it
     python3 tests/fuzz/fuzz.py --replay FILE --target T  one input again
 
-Inputs that reach new code stay in BUILD/corpus/TARGET for the next time. Inputs that end a target go to BUILD/findings. Exit code 1 if an
-input ends a target, or if none ends a twin.
+Inputs that reach new code stay in BUILD/corpus/TARGET for the next time. Inputs that end a target go to BUILD/findings.
+Exit code 1 if an input ends a target, or if none ends a twin.
 """
 
 import argparse

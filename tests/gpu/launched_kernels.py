@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """
-Checks that each tool saw a launch of every kernel: compares the kernels in the programs, by cuobjdump, with those that nvtx_recorder noted.
+Checks that each tool saw a launch of every kernel: compares the kernels in the programs, by cuobjdump, with those that
+nvtx_recorder noted.
 
     launched_kernels.py FOLDER PROGRAM...       FOLDER/TOOL: the recorder's folder per tool, with PID.jsonl
 

@@ -1,8 +1,9 @@
 """
-Compares the models behind the README's figures, as the real programs run them (fused, autotuned, channels-last; as a CUDA graph), with eager PyTorch
-in float64 and the same weights. With OFFRAMP_TEST_DEVICE=cpu: small sizes in float32.
+Compares the models behind the README's figures, as the real programs run them (fused, autotuned, channels-last; as a
+CUDA graph), with eager PyTorch in float64 and the same weights. With OFFRAMP_TEST_DEVICE=cpu: small sizes in float32.
 
-A difference is the largest one relative to the largest expected number; `rms` is the root mean square relative to the expected one.
+A difference is the largest one relative to the largest expected number; `rms` is the root mean square relative to the
+expected one.
 """
 
 import os
@@ -29,7 +30,8 @@ if not OBSTACLE and DEVICE != "cpu" and not torch.cuda.is_available():
     OBSTACLE = "no GPU here"
 ON_GPU = DEVICE != "cpu"
 
-# (largest difference, rms) that a precision may have, and the least difference, without which the lower precision is not in effect.
+# (largest difference, rms) that a precision may have, and the least difference, without which the lower precision is
+# not in effect.
 DEEPLAB = {"fp32": (2e-5, 2e-5, 0), "tf32": (5e-3, 5e-3, 5e-5), "bf16": (5e-2, 4e-2, 1e-3)}
 ENCODER = {"fp32": (1e-5, 1e-5, 0), "tf32": (2e-3, 2e-3, 1e-5), "bf16": (2e-2, 2e-2, 1e-3)}
 # Ours may differ at most this many times as much as eager PyTorch in the same precision, because roundings differ.

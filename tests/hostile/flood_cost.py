@@ -1,10 +1,12 @@
 """
 Measures what a flood from one consumer costs the others: samples per second during the flood over those without it.
 
-    OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/hostile/flood_cost.py [--rate 100000] [--phases 60] [--seconds 0.5] [--slab 1MiB]
+    OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/hostile/flood_cost.py [--rate 100000] \\
+        [--phases 60] [--seconds 0.5] [--slab 1MiB]
 
-Within one run the flooding process is stopped and continued in turn, because a busy machine changes less from one half second to the next than
-from run to run. Each phase with the flood is compared with the mean of its two neighbours without it.
+Within one run the flooding process is stopped and continued in turn, because a busy machine changes less from one half
+second to the next than from run to run. Each phase with the flood is compared with the mean of its two neighbours
+without it.
 """
 
 import argparse

@@ -3,8 +3,8 @@ A hostile consumer: a separate process that attacks a run over its real sockets.
 
     hostile_consumer.py RUN_DIR NAME [--rounds N] [--seed N] [--rate MESSAGES_A_SECOND]
 
-NAME is one of: guest, bytes, messages, member, flood. Prints "done" after N rounds, then keeps its slabs and waits to be killed. flood continues
-until it is killed or the run ends, and prints the number of messages sent.
+NAME is one of: guest, bytes, messages, member, flood. Prints "done" after N rounds, then keeps its slabs and waits to
+be killed. flood continues until it is killed or the run ends, and prints the number of messages sent.
 """
 
 import argparse
@@ -59,7 +59,9 @@ class Hostile:
                         pass  # the run closed the connection in mid-message
 
     def messages(self, rounds):
-        """Sends messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders."""
+        """
+        Sends messages that are invalid, cut, too long, of other versions, of several frames, or from unknown senders.
+        """
         run, record = self.nonce, (wire.ticket(0, 1, 1), wire.COMPLETED)
         good = [
             wire.hello(run, self.will_do),
@@ -125,7 +127,10 @@ class Hostile:
         self.join(self._keep, window=0)
 
     def member(self, rounds):
-        """Joins as a valid consumer that sends false releases of its slabs and others. It returns its slabs, and keeps the last ones."""
+        """
+        Joins as a valid consumer that sends false releases of its slabs and others. It returns its slabs, and keeps the
+        last ones.
+        """
         work = Connection(self.work, b"DEALER")
         free_list = Connection(self.free_list, b"PUSH")
         session, sequence = self.join(work), 0
@@ -180,7 +185,10 @@ class Hostile:
         self._keep = (work, free_list)
 
     def flood(self, rate):
-        """Sends `rate` valid messages per second, half on each channel, without effect: a repeated release and a repeated credit."""
+        """
+        Sends `rate` valid messages per second, half on each channel, without effect: a repeated release and a repeated
+        credit.
+        """
         work, free_list = Connection(self.work, b"DEALER"), Connection(self.free_list, b"PUSH")
         session = self.join(work, window=0)
         free_list.send(wire.releases(self.nonce, session, 1, (wire.ticket(0, 1, 1), wire.COMPLETED)))

@@ -97,7 +97,8 @@ class Hostile(unittest.TestCase):
     def test_any_bytes_and_any_lies_change_nothing(self):
         with RealRun(*COPY) as run:
             run.start_producer()
-            # The others also send messages in its name, because the working consumers may finish before any message in theirs.
+            # The others also send messages in its name, because the working consumers may finish before any message in
+            # theirs.
             guest = self.start_hostile(run, "guest")
             self.assertEqual(guest.stdout.readline(), "done\n", run.logs())
             # Twice: without other consumers, so that every slab waits, and beside working consumers.

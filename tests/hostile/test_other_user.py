@@ -1,6 +1,6 @@
 """
-Another user cannot affect a run. With --consumer-user, consumers run as a user who can read slabs but not write them. Needs root, for
-real users.
+Another user cannot affect a run. With --consumer-user, consumers run as a user who can read slabs but not write them.
+Needs root, for real users.
 """
 
 import grp
@@ -77,7 +77,10 @@ class NotAllowed(unittest.TestCase):
         self.assertEqual(len(answers), len(words))
 
     def waiting_run(self, run):
-        """Starts a run and waits until all slabs are full. Its parent folder is open, so only the run's own modes protect it."""
+        """
+        Starts a run and waits until all slabs are full. Its parent folder is open, so only the run's own modes protect
+        it.
+        """
         run.folder.chmod(0o755)
         run.start_producer()
         run.until(lambda: run.status().get("slabs", {}).get("ready") == 4, "every slab full")
@@ -347,7 +350,10 @@ class ConsumerUser(unittest.TestCase):
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
 class PlantedByOthers(unittest.TestCase):
-    """Another user plants objects that root will open: a folder with root's name in /tmp, links and pipes in a writable output folder."""
+    """
+    Another user plants objects that root will open: a folder with root's name in /tmp, links and pipes in a writable
+    output folder.
+    """
 
     def test_a_folder_with_the_users_name_in_tmp_that_another_user_made(self):
         with tempfile.TemporaryDirectory(prefix="offramp-other-", dir="/var/tmp") as folder:

@@ -1,6 +1,6 @@
 """
-The consumers' user plants links in the output folder, under names that the programs write to. Their targets are neither written to nor created.
-Needs root for real users; the test of the lock does not.
+The consumers' user plants links in the output folder, under names that the programs write to. Their targets are neither
+written to nor created. Needs root for real users; the test of the lock does not.
 """
 
 import os

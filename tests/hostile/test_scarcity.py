@@ -1,4 +1,6 @@
-"""Descriptors run out, or another program fills /dev/shm: a clear error or no harm, nothing lost, and the run can resume."""
+"""
+Descriptors run out, or another program fills /dev/shm: a clear error or no harm, nothing lost, and the run can resume.
+"""
 
 import contextlib
 import ctypes
@@ -135,7 +137,9 @@ class FilledSharedMemory(unittest.TestCase):
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_a_pool_that_cannot_be_made_ends_the_run(self):
-        """The space that was free at the start is gone when the slabs take it: before the first batch, and during it."""
+        """
+        The space that was free at the start is gone when the slabs take it: before the first batch, and during it.
+        """
         for span in (1, 3):
             with self.subTest(span=span), RealRun(*COPY) as run:
                 run.environment |= {

@@ -23,7 +23,10 @@ def ready(socket_type, identity=b""):
 
 
 class Connection:
-    """A connection to a socket of the run. Blocks for at most `patience` seconds. Errors: OSError if the other end has closed it."""
+    """
+    A connection to a socket of the run. Blocks for at most `patience` seconds. Errors: OSError if the other end has
+    closed it.
+    """
 
     def __init__(self, path, socket_type, patience=30):
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

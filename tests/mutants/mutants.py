@@ -3,9 +3,10 @@ Removes the code's promises one by one and shows the test that notices:
 
     python3 tests/mutants/mutants.py [--build build/release] [NAME...]
 
-Each mutant is one change in one source. The changed copy is compiled with the build's command and linked before the rooms, so the linker
-prefers it. Then the mutant's tests run, and one must fail. The tree and the build stay unchanged, apart from a build at the start. Exit code 1
-if a mutant survives, its change does not apply, or the tests fail without it.
+Each mutant is one change in one source. The changed copy is compiled with the build's command and linked before the
+rooms, so the linker prefers it. Then the mutant's tests run, and one must fail. The tree and the build stay unchanged,
+apart from a build at the start. Exit code 1 if a mutant survives, its change does not apply, or the tests fail without
+it.
 """
 
 import argparse
@@ -297,7 +298,10 @@ class Build:
         )
 
     def compile(self, source, text, folder):
-        """Compiles the changed text like the source, together with its unity source's others, which may inline it. Returns the object."""
+        """
+        Compiles the changed text like the source, together with its unity source's others, which may inline it. Returns
+        the object.
+        """
         changed, compiled = folder / pathlib.Path(source).name, folder / "changed.o"
         changed.write_text(text)
         entry = self._commands[ROOT / source]
@@ -328,7 +332,8 @@ class Build:
             .splitlines()
         )
         command = re.sub(r"(\S+\.o )", lambda first: f"{shlex.quote(str(in_front))} {first[1]}", commands[-1], count=1)
-        # The original object may contain other sources of its room, which are needed. The first definition of a common symbol wins.
+        # The original object may contain other sources of its room, which are needed. The first definition of a common
+        # symbol wins.
         command = command.replace(f"-o bin/tests/{program}", f"-Wl,-z,muldefs -o {shlex.quote(str(linked))}", 1)
         subprocess.run(command, shell=True, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
         return linked

@@ -79,7 +79,10 @@ class Environments:
         return folder
 
     def _make(self, minor, folder):
-        """Installs with this Python's pip, which does not support much newer Pythons; with EVERY, each Python uses its pip."""
+        """
+        Installs with this Python's pip, which does not support much newer Pythons; with EVERY, each Python uses its
+        pip.
+        """
         brings_pip = EVERY and minor != OWN
         run(python_of(minor), "-m", "venv", *["--without-pip"] * (not brings_pip), folder)
         if brings_pip:

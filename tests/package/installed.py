@@ -81,7 +81,10 @@ DEMO = """
 
 
 def clean_environment():
-    """The environment, without variables that point to the tree. The tests import NumPy a hundred times and need no BLAS threads."""
+    """
+    The environment, without variables that point to the tree. The tests import NumPy a hundred times and need no BLAS
+    threads.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -219,7 +222,10 @@ class Installed:
         self.case.assertEqual(SONAME, soname_of(path))
 
     def require_consumers_of_all_kinds(self, minor, *flags):
-        """Chains a function, a shared object, a program and a built-in processor. `minor`: the version of the function's interpreter."""
+        """
+        Chains a function, a shared object, a program and a built-in processor. `minor`: the version of the function's
+        interpreter.
+        """
         run_dir, output = self.folder / "run", self.folder / "results"
         self.written("post.py", POST)
         self.written("tool", TOOL.format(python=sys.executable))

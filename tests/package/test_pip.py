@@ -1,4 +1,7 @@
-"""Builds the sources with pip, installs them and runs the command. The first time it compiles for minutes; the build is kept."""
+"""
+Builds the sources with pip, installs them and runs the command. The first time it compiles for minutes; the build is
+kept.
+"""
 
 import importlib.util
 import pathlib

@@ -1,6 +1,6 @@
 """
-Tests the wheel outside the tree, in clean environments of the oldest and the newest installed Python since 3.9. OFFRAMP_TEST_PYTHONS=all: of all
-installed Pythons.
+Tests the wheel outside the tree, in clean environments of the oldest and the newest installed Python since 3.9.
+OFFRAMP_TEST_PYTHONS=all: of all installed Pythons.
 """
 
 import concurrent.futures

@@ -1,7 +1,8 @@
 """
 Loops over generated batches, for tests that kill them: LOOP is the program, POST the function that its consumers run.
 
-The loop's arguments: those of its Egress, as Python; the number of batches; where it kills itself; the folder of its notes.
+The loop's arguments: those of its Egress, as Python; the number of batches; where it kills itself; the folder of its
+notes.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""Submitting other arrays than plain NumPy ones: DLPack, the CUDA array interface, the buffer protocol, any order of dimensions, slices."""
+"""
+Submitting other arrays than plain NumPy ones: DLPack, the CUDA array interface, the buffer protocol, any order of
+dimensions, slices.
+"""
 
 import array
 import ctypes

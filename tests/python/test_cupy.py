@@ -1,4 +1,7 @@
-"""Arrays of CuPy and Numba through the Egress, on a GPU: held until copied, ordered after their stream, in any order of dimensions."""
+"""
+Arrays of CuPy and Numba through the Egress, on a GPU: held until copied, ordered after their stream, in any order of
+dimensions.
+"""
 
 import importlib.util
 import os

@@ -1,10 +1,14 @@
-"""File descriptors run out at any step: a call succeeds or raises an error of the package, and waiting work continues later."""
+"""
+File descriptors run out at any step: a call succeeds or raises an error of the package, and waiting work continues
+later.
+"""
 
 import unittest
 
 from world import World, needs_numpy
 
-# An Egress in a process that runs out of descriptors at each step, with consumers in child processes. Forks a child before each run.
+# An Egress in a process that runs out of descriptors at each step, with consumers in child processes. Forks a child
+# before each run.
 BEGINNING = """
 import os, resource, sys, time
 import numpy, offramp

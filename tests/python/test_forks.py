@@ -1,4 +1,7 @@
-"""A loop's forked children (the workers of a DataLoader) live on when it dies: the next loop gets its directory, and no memory stays in use."""
+"""
+A loop's forked children (the workers of a DataLoader) live on when it dies: the next loop gets its directory, and no
+memory stays in use.
+"""
 
 import json
 import os

@@ -97,7 +97,10 @@ class OnTheCpu(Holding):
 @needs_numpy
 class OnAGpu(Holding):
     def freed_immediately(self, parts, cycles, numbers):
-        """The loop releases each batch at submit, long before it is computed: the number of correct samples, and the wrong ones."""
+        """
+        The loop releases each batch at submit, long before it is computed: the number of correct samples, and the wrong
+        ones.
+        """
         import torch
 
         checker = self.python(CHECKER, self.run_dir)

@@ -1,4 +1,6 @@
-"""An exception at any step of submit(): the loop submits the batch again or continues, and no sample is lost or mixed up."""
+"""
+An exception at any step of submit(): the loop submits the batch again or continues, and no sample is lost or mixed up.
+"""
 
 import signal
 import unittest
@@ -41,7 +43,8 @@ def interrupted_at(step, kind, call):
     finally:
         sys.settrace(None)
 """
-# Interrupts each second submit() at the next step. Dies once `dies_at` samples are done; 0: runs to its end, undisturbed.
+# Interrupts each second submit() at the next step. Dies once `dies_at` samples are done; 0: runs to its end,
+# undisturbed.
 LOOP = (
     STEPS
     + """

@@ -1,4 +1,6 @@
-"""`offramp run --producer 'python loop.py'`: a custom loop is supervised, scaled, stopped and restarted like any producer."""
+"""
+`offramp run --producer 'python loop.py'`: a custom loop is supervised, scaled, stopped and restarted like any producer.
+"""
 
 import importlib.util
 import json
@@ -224,7 +226,10 @@ class ProgramRuns(Loops):
         return str(script)
 
     def closing(self, **options):
-        """A program that, like torchrun, starts the loop without inherited descriptors in a new session; before that, another Egress."""
+        """
+        A program that, like torchrun, starts the loop without inherited descriptors in a new session; before that,
+        another Egress.
+        """
         script = self.folder / "closing.py"
         script.write_text(
             "import subprocess, sys\n"

@@ -1,4 +1,7 @@
-"""PyTorch tensors on the CPU and, if present, a GPU: delivered values, refused tensors, and no memory freed before its copy."""
+"""
+PyTorch tensors on the CPU and, if present, a GPU: delivered values, refused tensors, and no memory freed before its
+copy.
+"""
 
 import ast
 import functools
@@ -22,7 +25,8 @@ from world import needs_numpy, wait_for
 
 TORCH = importlib.util.find_spec("torch") is not None
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
-# Each sample's values must equal the number at the start of its key. Prints the number of right samples and the keys of wrong ones.
+# Each sample's values must equal the number at the start of its key. Prints the number of right samples and the keys of
+# wrong ones.
 CHECKER = """
     import sys, offramp
     right, wrong = 0, []
@@ -630,8 +634,8 @@ class OnAGpu(Egresses):
 
     def of_replays(self, replay, **options):
         """
-        The number of correct samples of replayed batches, and the keys of wrong ones. Before a consumer starts, two batches get slabs. The others wait
-        until the last one is computed.
+        The number of correct samples of replayed batches, and the keys of wrong ones. Before a consumer starts, two
+        batches get slabs. The others wait until the last one is computed.
         """
         import torch
 
@@ -671,9 +675,10 @@ class OnAGpu(Egresses):
 
     def test_a_graph_is_captured_while_an_egress_works(self):
         """
-        All work until consumers finish the batches happens during the capture. Guards the line with exchange_capture_mode() in
-        CudaDevice::use_on_this_thread() (producer/device/cuda_device.cpp), and those of ContextGuard: without them, CUDA calls of Offramp's threads
-        invalidate the capture. The counterpart is `CallersProcess.AThreadThatTakesNoCareSpoilsACapture`, in C++.
+        All work until consumers finish the batches happens during the capture. Guards the line with
+        exchange_capture_mode() in CudaDevice::use_on_this_thread() (producer/device/cuda_device.cpp), and those of
+        ContextGuard: without them, CUDA calls of Offramp's threads invalidate the capture. The counterpart is
+        `CallersProcess.AThreadThatTakesNoCareSpoilsACapture`, in C++.
         """
         import torch
 

@@ -1,4 +1,7 @@
-"""Shared by the package's tests: a run directory, other Python processes with a watchdog, and a check for leftovers in memory."""
+"""
+Shared by the package's tests: a run directory, other Python processes with a watchdog, and a check for leftovers in
+memory.
+"""
 
 import importlib.util
 import os

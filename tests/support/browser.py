@@ -15,7 +15,8 @@ WATCHDOG_SECONDS = 60
 
 class Browser:
     """
-    Owns: the browser's process, its profile and one page. Blocks: for each answer. Errors: AssertionError without an answer in WATCHDOG_SECONDS.
+    Owns: the browser's process, its profile and one page. Blocks: for each answer. Errors: AssertionError without an
+    answer in WATCHDOG_SECONDS.
     `errors`: exceptions of the page's scripts, and entries of its log.
     """
 

@@ -1,4 +1,6 @@
-"""Results in comparable form: the bytes of files, and the rows of databases, whose bytes depend on the order of writes."""
+"""
+Results in comparable form: the bytes of files, and the rows of databases, whose bytes depend on the order of writes.
+"""
 
 import contextlib
 import sqlite3

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Writes references for the C++ models: seeded weights and PyTorch's outputs, as .safetensors.
+"""
+Writes references for the C++ models: seeded weights and PyTorch's outputs, as .safetensors.
 
     export_torchvision_golden.py FOLDER
 
 deeplabv3_weights.safetensors   torchvision's whole state dict, with the auxiliary head and the counters
-deeplabv3_golden.safetensors    normalised images [2, 3, 128, 128]; from torchvision's eager fp32 model on the CPU the logits, the small logits
-                                before the last enlargement, and PyTorch's reductions: classes of both, confidence of the large ones,
+deeplabv3_golden.safetensors    normalised images [2, 3, 128, 128]; from torchvision's eager fp32 model on the CPU the
+logits, the small logits
+                                before the last enlargement, and PyTorch's reductions: classes of both, confidence of
+                                    the large ones,
                                 half and bfloat16 of the logits, small_half of the small ones
-cutout_golden.safetensors       the same images; from launch/demo/network.py with the shipped weights the logits, and the small ones before
+cutout_golden.safetensors       the same images; from launch/demo/network.py with the shipped weights the logits, and
+the small ones before
                                 the enlargement
 encoder_weights.safetensors     a state dict of torch.nn.TransformerEncoder and the encoder's other layers
 encoder_golden.safetensors      tokens [3, 128, 256] and embeddings [3, 1024]

@@ -9,7 +9,10 @@ WATCHDOG_SECONDS = 120
 
 
 class Gate:
-    """Faulty consumers with `environment` wait here in the middle of each slab. Use as a context; its end releases nothing."""
+    """
+    Faulty consumers with `environment` wait here in the middle of each slab. Use as a context; its end releases
+    nothing.
+    """
 
     def __init__(self, folder):
         entered, gate = pathlib.Path(folder, "entered"), pathlib.Path(folder, "gate")
@@ -29,7 +32,10 @@ class Gate:
         self._gate.close()
 
     def entered(self):
-        """Waits until a consumer begins a slab; returns its process and the slab's first item. Fails at the watchdog's timeout."""
+        """
+        Waits until a consumer begins a slab; returns its process and the slab's first item. Fails at the watchdog's
+        timeout.
+        """
         if not select.select([self._entered], [], [], WATCHDOG_SECONDS)[0]:
             raise AssertionError(f"no consumer began a slab in {WATCHDOG_SECONDS} s")
         pid, item = self._entered.readline().split()  # written atomically
@@ -49,7 +55,10 @@ class Gate:
         self._gate.write(b"o")
 
     def kill(self, pid):
-        """Kills a waiting consumer and waits for its death: until then it could consume a release that is meant for others."""
+        """
+        Kills a waiting consumer and waits for its death: until then it could consume a release that is meant for
+        others.
+        """
         pidfd = os.pidfd_open(pid)
         try:
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
 """
-An HTTP server that receives posted results and misbehaves on request. As a program it prints its port, stores bodies as files in the folder of
-the URL's path, and ends with its standard input.
+An HTTP server that receives posted results and misbehaves on request. As a program it prints its port, stores bodies as
+files in the folder of the URL's path, and ends with its standard input.
 """
 
 import hashlib
@@ -50,8 +50,9 @@ def make_certificate(folder):
 
 class Receiver:
     """
-    Counts results that arrive at `url`. Use as a context. `fault(number, headers)` decides about a request: "" (accepted), one of FAULTS, or the status
-    of its answer. With listening=False connections are refused until listen(). `identity`, the files of a certificate and its key, enables TLS.
+    Counts results that arrive at `url`. Use as a context. `fault(number, headers)` decides about a request: ""
+    (accepted), one of FAULTS, or the status of its answer. With listening=False connections are refused until listen().
+    `identity`, the files of a certificate and its key, enables TLS.
     """
 
     def __init__(self, fault=lambda number, headers: "", listening=True, identity=None):

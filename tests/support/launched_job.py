@@ -8,7 +8,10 @@ from tests.support.launched_run import ROOT
 
 
 class JobWorld(World):
-    """One job with its shards and merges, one launcher after another. start() is a plain run into its output. `flags`: for its runs."""
+    """
+    One job with its shards and merges, one launcher after another. start() is a plain run into its output. `flags`: for
+    its runs.
+    """
 
     def __init__(self, *flags):
         super().__init__(*flags)

@@ -51,7 +51,9 @@ class World(Launched):
     run_dir = property(lambda self: self.folder / f"run-{self.runs}")
 
     def start(self, *flags):
-        """Each run has its own run directory and id, as for a user. "{output}" in a flag is the world's output folder."""
+        """
+        Each run has its own run directory and id, as for a user. "{output}" in a flag is the world's output folder.
+        """
         if self.runs:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         self.runs += 1
@@ -79,8 +81,8 @@ class World(Launched):
 
     def break_off(self, *flags, samples=1, slabs=None):
         """
-        Starts a run and kills all of it after at least `samples` samples. Returns the number of processes. `slabs`: the slabs that hold these samples, by
-        default one per sample.
+        Starts a run and kills all of it after at least `samples` samples. Returns the number of processes. `slabs`: the
+        slabs that hold these samples, by default one per sample.
         """
         with self.gate() as gate:
             self.start(*flags)

@@ -39,7 +39,9 @@ def programs_with_faulty_consumer(folder):
 
 
 class Launched:
-    """Observes a run of the launch script. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience()."""
+    """
+    Observes a run of the launch script. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience().
+    """
 
     @contextlib.contextmanager
     def gate(self):
@@ -68,7 +70,10 @@ class Launched:
         raise AssertionError(f"never seen: {what}\n{self.logs()}")
 
     def interrupt_behind(self, gate, slabs, samples):
-        """Lets `slabs` slabs through the gate, interrupts the run after `samples` samples, and opens the gate when the run drains."""
+        """
+        Lets `slabs` slabs through the gate, interrupts the run after `samples` samples, and opens the gate when the run
+        drains.
+        """
         gate.let(slabs)
         self.until(lambda: self.status().get("done_samples", 0) >= samples, f"{samples} samples done")
         self.launcher.send_signal(signal.SIGINT)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """
-Takes pictures of a run's page into FOLDER: running, starved, a consumer in trouble, ended; on a phone, in dark mode, on a wall. The runs are real, on
-the CPU, with the programs in OFFRAMP_BIN_DIR or of this build. Needs Chromium, and a Python with NumPy and Pillow: build/venv/bin/python.
+Takes pictures of a run's page into FOLDER: running, starved, a consumer in trouble, ended; on a phone, in dark mode, on
+a wall. The runs are real, on the CPU, with the programs in OFFRAMP_BIN_DIR or of this build. Needs Chromium, and a
+Python with NumPy and Pillow: build/venv/bin/python.
 """
 
 import contextlib

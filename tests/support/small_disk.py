@@ -6,7 +6,10 @@ import subprocess
 
 @contextlib.contextmanager
 def small_disk(test, folder, options):
-    """Mounts a tmpfs at `folder` during the context; skips `test` if that is impossible. `options` are tmpfs's, such as "size=3m"."""
+    """
+    Mounts a tmpfs at `folder` during the context; skips `test` if that is impossible. `options` are tmpfs's, such as
+    "size=3m".
+    """
     done = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True, check=False
     )

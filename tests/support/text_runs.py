@@ -16,7 +16,10 @@ class TextRuns:
 
     @classmethod
     def begin(cls, name, networks, words, tokens):
-        """`networks`: text of a module with the function `tokens`. `words`: of the tokenizer. `tokens`: flags for the network's inputs."""
+        """
+        `networks`: text of a module with the function `tokens`. `words`: of the tokenizer. `tokens`: flags for the
+        network's inputs.
+        """
         cls.folder = folder_of_class(cls, name)
         (cls.folder / "networks.py").write_text(networks)
         (cls.folder / "words.json").write_text(words)

@@ -3,8 +3,9 @@ Kills all programs with SIGKILL at random moments, or moves the output folder aw
 
     OFFRAMP_TEST_BIN=build/release/bin PYTHONPATH=. python3 tests/system/resume_cycles.py --cycles 1000
 
-A cycle is a start and a kill, or a start, a move and the move back. A finished run is compared with an undisturbed one, byte by byte and row by
-row; the next run starts from nothing. Exit code 0 if nothing was lost, duplicated or left behind.
+A cycle is a start and a kill, or a start, a move and the move back. A finished run is compared with an undisturbed one,
+byte by byte and row by row; the next run starts from nothing. Exit code 0 if nothing was lost, duplicated or left
+behind.
 """
 
 import argparse
@@ -159,7 +160,10 @@ class Cycles:
         shutil.rmtree(self.world.output)
 
     def _move_away(self):
-        """Moves the output folder away during a run and back after it. Returns the exit code; None for a wrong code or a write to another folder."""
+        """
+        Moves the output folder away during a run and back after it. Returns the exit code; None for a wrong code or a
+        write to another folder.
+        """
         output, away = self.world.output, self.world.output.with_name("away")
         output.rename(away)
         if self.random.random() < 0.5:

@@ -1,4 +1,7 @@
-"""Whole runs by users other than the builder: with a read-only build, and with too few processes. Needs root to become other users."""
+"""
+Whole runs by users other than the builder: with a read-only build, and with too few processes. Needs root to become
+other users.
+"""
 
 import os
 import pathlib

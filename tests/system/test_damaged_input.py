@@ -1,4 +1,7 @@
-"""Unreadable pictures in runs whose producer is killed: each is retried, reported once, counted once, and never has a result."""
+"""
+Unreadable pictures in runs whose producer is killed: each is retried, reported once, counted once, and never has a
+result.
+"""
 
 import contextlib
 import os
@@ -127,7 +130,9 @@ class DamagedInput(unittest.TestCase):
         self.assertEqual(self.rows(world), {"done": [0, *range(2, PICTURES - 1)], "skipped": [1, PICTURES - 1]})
 
     def killed_behind_holes(self, world, *flags):
-        """Starts a run with --overwrite whose producer dies after two slabs of damaged pictures. Returns the exit code."""
+        """
+        Starts a run with --overwrite whose producer dies after two slabs of damaged pictures. Returns the exit code.
+        """
         once = world.folder / "once"
         once.mkdir()
         before = world.environment

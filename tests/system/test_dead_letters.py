@@ -1,4 +1,6 @@
-"""A batch that crashes every consumer becomes a dead letter with its data and an incident report; all others are done."""
+"""
+A batch that crashes every consumer becomes a dead letter with its data and an incident report; all others are done.
+"""
 
 import json
 import signal
@@ -212,7 +214,8 @@ class DeadLetter(unittest.TestCase):
             self.assertIn("took down 3 consumers", shown.stdout)
             self.assertIn("while processing it", shown.stdout)
 
-            # With the run's processor one sample kills again. The other samples join the run's results, and the payload stays.
+            # With the run's processor one sample kills again. The other samples join the run's results, and the payload
+            # stays.
             again = run.command("dead-letters", "retry", NAME)
             self.assertEqual(again.returncode, 84, again.stdout + again.stderr)
             self.assertIn("sample '10' failed: the consumer was killed by SIGSEGV", again.stdout + again.stderr)
@@ -310,7 +313,10 @@ class Leases(unittest.TestCase):
             self.assert_everything_done(run)
 
     def test_the_first_holder_to_finish_completes_a_slow_slab(self):
-        """Both consumers hold the slab after their leases expired. The work of the first to finish counts, and the slab is not redelivered."""
+        """
+        Both consumers hold the slab after their leases expired. The work of the first to finish counts, and the slab is
+        not redelivered.
+        """
         with RealRun(*COPY, "--batches", "1", "--visibility-timeout", "0.3", "--status-seconds", "0.05") as run:
             run.start_producer()
             with Gate(run.folder) as gate:
@@ -349,7 +355,10 @@ class Leases(unittest.TestCase):
             self.assertIn("is killed: it is stalled", run.logs())
 
     def test_a_pause_of_the_whole_run_expires_and_kills_nothing(self):
-        """Simulates `docker pause`, a cgroup freezer or a suspended machine for two visibility timeouts. Both consumers connect first."""
+        """
+        Simulates `docker pause`, a cgroup freezer or a suspended machine for two visibility timeouts. Both consumers
+        connect first.
+        """
         visibility_timeout = 8
         with RealRun(
             *COPY, "--visibility-timeout", str(visibility_timeout), "--kill-stalled", "--status-seconds", "0.05"

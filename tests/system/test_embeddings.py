@@ -1,4 +1,6 @@
-"""Text to vectors, end to end: an exported sentence encoder runs over lines into SQLite; its vectors equal the library's."""
+"""
+Text to vectors, end to end: an exported sentence encoder runs over lines into SQLite; its vectors equal the library's.
+"""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,7 @@
-"""Jobs under Slurm and Kubernetes: the script of `job sbatch` with fake Slurm commands, and a shard as a container's first process."""
+"""
+Jobs under Slurm and Kubernetes: the script of `job sbatch` with fake Slurm commands, and a shard as a container's first
+process.
+"""
 
 import os
 import pathlib

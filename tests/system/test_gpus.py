@@ -1,4 +1,7 @@
-"""Several producers of one command give the results of one producer, even if they or the launcher are killed, stopped or fail."""
+"""
+Several producers of one command give the results of one producer, even if they or the launcher are killed, stopped or
+fail.
+"""
 
 import contextlib
 import fcntl
@@ -243,7 +246,8 @@ class Gpus(GpusTest):
         )
 
     def test_a_run_is_continued_after_slab_after_slab_failed(self):
-        # Each slab is tried three times: the gate passes too few for all hundred batches of the second shard to become dead letters before it ends.
+        # Each slab is tried three times: the gate passes too few for all hundred batches of the second shard to become
+        # dead letters before it ends.
         world = self.world(
             *MANY,
             "--processor",
@@ -320,7 +324,9 @@ class Gpus(GpusTest):
 
 
 class Ahead(GpusTest):
-    """--start-ahead. The gate holds the first shard's slabs, so that its producer runs out of slabs and keeps its turn."""
+    """
+    --start-ahead. The gate holds the first shard's slabs, so that its producer runs out of slabs and keeps its turn.
+    """
 
     SLABS = 12
 

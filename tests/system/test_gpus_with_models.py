@@ -1,4 +1,7 @@
-"""Pictures to masks and texts to vectors with several producers: the results of one producer, even after a killed launcher."""
+"""
+Pictures to masks and texts to vectors with several producers: the results of one producer, even after a killed
+launcher.
+"""
 
 import importlib.util
 import os

@@ -1,4 +1,6 @@
-"""A job's shards, killed, stopped and retried, merge to the results of one run; unsuitable work is refused with a reason."""
+"""
+A job's shards, killed, stopped and retried, merge to the results of one run; unsuitable work is refused with a reason.
+"""
 
 import json
 import os

@@ -62,7 +62,9 @@ class Masks(unittest.TestCase):
 
     @classmethod
     def masks_of(cls, consumers, *flags, meanwhile=None):
-        """(files, summary) of a run. Calls `meanwhile(run, gate)` once the first masks exist and every consumer waits."""
+        """
+        (files, summary) of a run. Calls `meanwhile(run, gate)` once the first masks exist and every consumer waits.
+        """
         with cls.run_on_images(consumers, *flags) as run, run.gate() as gate:
             run.start()
             if meanwhile:

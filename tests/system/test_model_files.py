@@ -1,4 +1,6 @@
-"""Models from files: any outputs, with PyTorch's types, shapes and values; files that are not models are refused by name."""
+"""
+Models from files: any outputs, with PyTorch's types, shapes and values; files that are not models are refused by name.
+"""
 
 import importlib.util
 import json

@@ -1,4 +1,6 @@
-"""A moved output folder: results go to the folder with which the run began, and files elsewhere do not count as done."""
+"""
+A moved output folder: results go to the folder with which the run began, and files elsewhere do not count as done.
+"""
 
 import contextlib
 import importlib.util

@@ -1,5 +1,7 @@
-"""Outputs of many forms through whole runs: class ids of an argmax, outputs that no processor writes, layouts that are probably mistaken, vectors
-that are not finite."""
+"""
+Outputs of many forms through whole runs: class ids of an argmax, outputs that no processor writes, layouts that are
+probably mistaken, vectors that are not finite.
+"""
 
 import importlib.util
 import io
@@ -113,7 +115,9 @@ class OutputForms(unittest.TestCase):
         self.assertIn("If it is channels-last", printed)
 
     def vectors_of(self, processor, *flags):
-        """{key: vector or None} of a network whose vectors contain infinity for the first picture and NaN for the second."""
+        """
+        {key: vector or None} of a network whose vectors contain infinity for the first picture and NaN for the second.
+        """
         first, second = (float(self.pictures[key][0, 0, 0]) / 255 for key in ("0", "1"))
         self.assertEqual(
             len({picture[0, 0, 0] for picture in self.pictures.values()}),

@@ -1,4 +1,6 @@
-"""An output folder belongs to one piece of work: nothing that a run does, and no kill, changes an earlier run's results."""
+"""
+An output folder belongs to one piece of work: nothing that a run does, and no kill, changes an earlier run's results.
+"""
 
 import os
 import pathlib
@@ -30,7 +32,8 @@ COPY = (
 ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 WRITE = (*COPY, "--processor", "write", "--write-path", "{output}/files")
-# Failpoints at which programs of a run with --overwrite are killed: the producer before and after its checkpoint, consumers in mid-run.
+# Failpoints at which programs of a run with --overwrite are killed: the producer before and after its checkpoint,
+# consumers in mid-run.
 KILLED_AT = ("run.first_result#1", "run.begun#1", "sink.commit#1", "sink.commit#9", "sink.committed#9")
 
 

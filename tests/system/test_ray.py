@@ -1,4 +1,7 @@
-"""A job on a Ray cluster of real processes: kills and stops do not change its results, and a failed job reports its reason."""
+"""
+A job on a Ray cluster of real processes: kills and stops do not change its results, and a failed job reports its
+reason.
+"""
 
 import signal
 import subprocess

@@ -499,7 +499,9 @@ class HostileFolders(InWorlds):
 
 
 class LimitedFiles(InWorlds):
-    """Under `ulimit -f`: the error names the file and the limit, nothing is lost, and --resume works without the limit."""
+    """
+    Under `ulimit -f`: the error names the file and the limit, nothing is lost, and --resume works without the limit.
+    """
 
     def assert_ends_and_goes_on(self, limit, *flags, done_before):
         world = self.world(*flags)

@@ -1,4 +1,6 @@
-"""Every strategy gives the same bytes, undisturbed and with kills, and leaves nothing behind, even if batches share slabs."""
+"""
+Every strategy gives the same bytes, undisturbed and with kills, and leaves nothing behind, even if batches share slabs.
+"""
 
 import contextlib
 import json

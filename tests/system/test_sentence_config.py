@@ -196,7 +196,9 @@ class SentenceConfig(unittest.TestCase):
         return numpy.stack([model.encode(text) for text in TEXTS])
 
     def ours(self, folder):
-        """The vectors of a run: of the exported network before compilation, from the tokens of the producer's tokenizer."""
+        """
+        The vectors of a run: of the exported network before compilation, from the tokens of the producer's tokenizer.
+        """
         import torch
         from exporter import sentences
 

@@ -1,4 +1,7 @@
-"""Models with several inputs: arrays of different types, and a text's tokens. Results equal PyTorch's; unsuitable inputs are refused by name."""
+"""
+Models with several inputs: arrays of different types, and a text's tokens. Results equal PyTorch's; unsuitable inputs
+are refused by name.
+"""
 
 import importlib.util
 import io

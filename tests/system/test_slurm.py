@@ -1,5 +1,6 @@
 """
-The script of `job sbatch` in a real Slurm: a controller and two node daemons on this machine. Skipped without Debian's slurm-wlm and munge. With them:
+The script of `job sbatch` in a real Slurm: a controller and two node daemons on this machine. Skipped without Debian's
+slurm-wlm and munge. With them:
 
     OFFRAMP_TEST_BIN=$PWD/build/release/bin PYTHONPATH=. python3 -m unittest -v tests/system/test_slurm.py
 """

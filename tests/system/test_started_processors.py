@@ -1,4 +1,7 @@
-"""Files of `new-processor` in each language: their test passes and can fail, a run accepts them unchanged, and nothing is overwritten."""
+"""
+Files of `new-processor` in each language: their test passes and can fail, a run accepts them unchanged, and nothing is
+overwritten.
+"""
 
 import json
 import os

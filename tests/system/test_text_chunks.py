@@ -243,7 +243,9 @@ class TextChunks(TextRuns, unittest.TestCase):
 
 @unittest.skipUnless(importlib.util.find_spec("tokenizers"), "skipped: needs tokenizers")
 class Cutting(unittest.TestCase):
-    """The chunker of tokenizer_server.py with tokenizers that add tokens around a text, split words, or take single bytes."""
+    """
+    The chunker of tokenizer_server.py with tokenizers that add tokens around a text, split words, or take single bytes.
+    """
 
     @classmethod
     def setUpClass(cls):

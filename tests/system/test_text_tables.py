@@ -1,4 +1,7 @@
-"""Texts with ids and columns, of JSON lines and of Parquet, to vectors and rows: the same for every format, after kills and in shards."""
+"""
+Texts with ids and columns, of JSON lines and of Parquet, to vectors and rows: the same for every format, after kills
+and in shards.
+"""
 
 import contextlib
 import importlib.util
@@ -20,7 +23,9 @@ HAS_MODULE = (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/liboffr
 
 
 def rows_of_any_form():
-    """Texts of several lines, empty, with quotes, and longer than the model takes; columns with null and nested values."""
+    """
+    Texts of several lines, empty, with quotes, and longer than the model takes; columns with null and nested values.
+    """
     chance = random.Random(7)
     words = ("slab", "lease", "ticket", "credit", "Größe", "日本語", '"', "\\", "\n", "\u2028", "\U0001f600")
     return [

@@ -81,8 +81,8 @@ class Traced(Hosted):
 
     def check_trace(self, into, asked, processes, late=()):
         """
-        Checks that the trace has each of `processes`, with work in the requested time, and possibly programs that started `late`. Returns the names
-        of each program's ranges.
+        Checks that the trace has each of `processes`, with work in the requested time, and possibly programs that
+        started `late`. Returns the names of each program's ranges.
         """
         events = json.loads((into / "trace.json").read_text())["traceEvents"]
         names = {event["pid"]: event["args"]["name"].split()[0] for event in events if event["name"] == "process_name"}

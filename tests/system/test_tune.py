@@ -1,4 +1,6 @@
-"""`offramp tune` with real runs: its result when interrupted, an untouched user output, and a run that does not start."""
+"""
+`offramp tune` with real runs: its result when interrupted, an untouched user output, and a run that does not start.
+"""
 
 import json
 import os
@@ -25,7 +27,10 @@ class Tune(unittest.TestCase):
         (self.folder / "tmp").mkdir()
 
     def assert_nothing_is_left(self, process):
-        """The command waits for its trials' programs, so nothing is left when it ends. In /dev/shm another run's sweep may still be at work."""
+        """
+        The command waits for its trials' programs, so nothing is left when it ends. In /dev/shm another run's sweep may
+        still be at work.
+        """
         self.assertEqual(
             [],
             left_behind(

@@ -1,6 +1,6 @@
 """
-Real runs watched by HTTP: Prometheus scrapes a run through its producer's death to its end, hostile clients, and the sums over several
-producers of one run.
+Real runs watched by HTTP: Prometheus scrapes a run through its producer's death to its end, hostile clients, and the
+sums over several producers of one run.
 """
 
 import contextlib
@@ -67,8 +67,8 @@ def get(at, path):
 
 class Prometheus:
     """
-    A real Prometheus that scrapes a run every 2 s by its targets.json. Owns: the process and its folder. On a busy machine a scrape may time out, so
-    callers wait for a later one.
+    A real Prometheus that scrapes a run every 2 s by its targets.json. Owns: the process and its folder. On a busy
+    machine a scrape may time out, so callers wait for a later one.
     """
 
     def __init__(self, run_dir):

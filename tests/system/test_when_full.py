@@ -1,5 +1,7 @@
-"""A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without consumers a
-pool fills up once and stays full, so nothing here depends on timing."""
+"""
+A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without consumers a
+pool fills up once and stays full, so nothing here depends on timing.
+"""
 
 import json
 import os
@@ -110,8 +112,9 @@ class WhenFull(unittest.TestCase):
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_dropped_batches_are_not_done_after_a_takeover(self):
         """
-        The first producer drops batches, publishes later ones and dies, so the dropped ones are before the place where the next producer continues.
-        It lists drops in a pipe without a reader, so it blocks at the first drop and at some later one.
+        The first producer drops batches, publishes later ones and dies, so the dropped ones are before the place where
+        the next producer continues. It lists drops in a pipe without a reader, so it blocks at the first drop and at
+        some later one.
         """
         flags = (*COPY, "--batches", "2000", "--copy-bytes", "16KiB")  # more lines than a pipe holds
         with RealRun(*flags, "--when-full", "drop", "--log-level", "info") as run, Gate(run.folder) as gate:
@@ -139,7 +142,10 @@ class WhenFull(unittest.TestCase):
             self.resume(run, undisturbed(*flags))
 
     def start_producer_that_lists_in_a_pipe(self, run):
-        """A producer first removes an earlier run's list of drops, so the pipe is created when the producer stops at its first slab."""
+        """
+        A producer first removes an earlier run's list of drops, so the pipe is created when the producer stops at its
+        first slab.
+        """
         run.environment |= (
             preloaded := {
                 "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),

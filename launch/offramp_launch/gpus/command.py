@@ -1,6 +1,6 @@
 """
-The command `run --gpus`: one worker per GPU of this host, or N producers on its CPU, with the results of one run. It builds on jobs
-(jobs/folder.py): it begins a job in the output, runs its shards, and merges them.
+The command `run --gpus`: one worker per GPU of this host, or N producers on its CPU, with the results of one run. It
+builds on jobs (jobs/folder.py): it begins a job in the output, runs its shards, and merges them.
 """
 
 import contextlib
@@ -126,7 +126,10 @@ def require_different(wanted, devices):
 
 
 def on_first_working(devices, ask):
-    """Returns ask()'s result on the first device that works. This process uses that device for later questions to the programs; each worker gets its own."""
+    """
+    Returns ask()'s result on the first device that works. This process uses that device for later questions to the
+    programs; each worker gets its own.
+    """
     for device in devices:
         os.environ.update(device.environment)
         try:
@@ -149,7 +152,9 @@ def place_of(config, run_path):
 
 
 def is_of_one_producer(output, run_id):
-    """Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it."""
+    """
+    Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it.
+    """
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
     with contextlib.closing(OutputLock(str(output), run_id)):
@@ -258,7 +263,10 @@ def most_errors(limit, items):
 
 
 def conclude(work, supervisor, code, finishing, seconds):
-    """Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the summary)."""
+    """
+    Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the
+    summary).
+    """
     plan, run_dir, job = work.plan, work.plan.run_dir, work.plan.job
     whole = gpus_summary.join(work.about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure

@@ -1,5 +1,6 @@
 """
-The job behind a run with --gpus. Its folder is within the run's output until all shards are done and merged. Meanwhile OUT holds:
+The job behind a run with --gpus. Its folder is within the run's output until all shards are done and merged. Meanwhile
+OUT holds:
 
     OUT/...                        results of single samples
     OUT/.offramp-shards/job.json   the job that owns this output (jobs/folder.py)
@@ -106,7 +107,9 @@ def number_of_shards(wanted, items, config, workers):
 
 
 def go_on(places, output, flags, config, shards):
-    """Continues the job in this output. `flags` may differ from the job's only in settings that do not affect results."""
+    """
+    Continues the job in this output. `flags` may differ from the job's only in settings that do not affect results.
+    """
     job = Job.found(folder_in(output))
     job.require_made_by(build_of(places))
     require_locks(output)
@@ -133,7 +136,10 @@ def go_on(places, output, flags, config, shards):
 
 
 def require_same_database(job, sink):
-    """Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would write their rows elsewhere."""
+    """
+    Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would
+    write their rows elsewhere.
+    """
     was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
     if was != is_now:
         raise LaunchError(
@@ -153,7 +159,10 @@ def database_in(sink):
 
 
 def merge(places, job, flags, ask, lock):
-    """Merges all shards into a single run's output. `flags`: this run's, as the job's may be outdated. If it is killed at any step, another call completes it."""
+    """
+    Merges all shards into a single run's output. `flags`: this run's, as the job's may be outdated. If it is killed at
+    any step, another call completes it.
+    """
     if job_merge.is_merged(job):
         return
     lock.require_in_place()
@@ -162,7 +171,10 @@ def merge(places, job, flags, ask, lock):
 
 
 def put_away(job):
-    """Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError, if the shards are not merged."""
+    """
+    Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError, if the
+    shards are not merged.
+    """
     if not job_merge.is_merged(job):
         raise LaunchError(
             f"{job.folder} cannot be removed: its shards are not merged",

@@ -1,4 +1,7 @@
-"""Joins the statuses of all workers of a run with --gpus into one: for status.json, the control socket and the progress line."""
+"""
+Joins the statuses of all workers of a run with --gpus into one: for status.json, the control socket and the progress
+line.
+"""
 
 import collections
 
@@ -33,7 +36,10 @@ def read_status(run_dir):
 
 
 def whole_status(state, items, total, at_work, workers):
-    """`time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker; `workers`: a description of each."""
+    """
+    `time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker;
+    `workers`: a description of each.
+    """
     statuses = [status for _, status in at_work if status]
     # those that wait limit nothing, and all their slabs are free
     computing = [status for status in statuses if not waits_for_turn(status)] or statuses

@@ -1,6 +1,6 @@
 """
-The process that does one shard of a run with --gpus, and exits with its launcher. It works like the command `shard`, with this run's flags
-(after "--") and working folder in place of the job's, which may be an earlier launcher's.
+The process that does one shard of a run with --gpus, and exits with its launcher. It works like the command `shard`,
+with this run's flags (after "--") and working folder in place of the job's, which may be an earlier launcher's.
 """
 
 import contextlib

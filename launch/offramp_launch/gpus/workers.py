@@ -35,8 +35,8 @@ RUN_WIDE_LINES = ("run ", "Run ", "draining: ", "abandoning ")
 
 class StoppedProcess:
     """
-    Detects a worker's process that is held: stopped, or blocked on a disk that does not answer. Such a process handles no signal but SIGKILL. Compares its
-    state from look to look. Thread: one. `clock` and `stat` are seams for tests.
+    Detects a worker's process that is held: stopped, or blocked on a disk that does not answer. Such a process handles
+    no signal but SIGKILL. Compares its state from look to look. Thread: one. `clock` and `stat` are seams for tests.
     """
 
     def __init__(self, pid, clock=time.monotonic, stat=None):
@@ -56,7 +56,10 @@ class StoppedProcess:
 
 @dataclasses.dataclass
 class Worker:
-    """Runs its shards on one GPU, each in a new process. Owns: the process. Thread: the launcher's. Blocks: on its answers only."""
+    """
+    Runs its shards on one GPU, each in a new process. Owns: the process. Thread: the launcher's. Blocks: on its answers
+    only.
+    """
 
     device: Device
     shares: dict  # settings of its runs, by name; consumers: a number, or the text of Bounds
@@ -118,7 +121,9 @@ class Worker:
         return child
 
     def report(self):
-        """All its runs as one, for watchers. `taking_over`: the last run's producer died after its status was written."""
+        """
+        All its runs as one, for watchers. `taking_over`: the last run's producer died after its status was written.
+        """
         begun = seconds_of(self.status.get("time")) or 0
         died = [
             death["time"]
@@ -181,7 +186,10 @@ class Worker:
 
 
 def workers_of(workers, run_dir, starts_ahead):
-    """`workers`: [(device, shares)]. With `starts_ahead` two workers per device compute alternately; each has the device's whole share."""
+    """
+    `workers`: [(device, shares)]. With `starts_ahead` two workers per device compute alternately; each has the device's
+    whole share.
+    """
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
     return [
@@ -208,7 +216,9 @@ def command_of(plan, worker, index, run_dir, lifeline):
 
 
 def notable(line):
-    """A note of the worker's launcher, as text; empty for notes that the whole run repeats, progress and the summary."""
+    """
+    A note of the worker's launcher, as text; empty for notes that the whole run repeats, progress and the summary.
+    """
     text = (
         line.removeprefix("[run] ")
         if line.startswith("[run] ")

@@ -1,4 +1,6 @@
-"""The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: split a run's work into shards for any number of hosts."""
+"""
+The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: split a run's work into shards for any number of hosts.
+"""
 
 import contextlib
 import errno
@@ -106,7 +108,9 @@ def place_of_a_list(folder):
 
 
 def begin(places, folder, output, shards, flags, config, facts, listed):
-    """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another."""
+    """
+    Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another.
+    """
     if not 1 <= shards <= facts["items"]:
         raise UsageError(
             f"--shards is {shards}, and the input has {facts['items']} items",
@@ -150,7 +154,9 @@ def new_job(places, facts, shards, output, config, flags, listed):
 
 @contextlib.contextmanager
 def alone_in(output, job_id):
-    """Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError."""
+    """
+    Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError.
+    """
     with removed_after_a_failure(run_steps.check_output(output, None)) as ended:
         with contextlib.closing(OutputLock(str(output), job_id)):
             yield
@@ -198,7 +204,10 @@ def refuse_of_a_shard(flags):
 
 
 def refuse_settings(config):
-    """Refuses settings that a job does not support, also from the environment or a settings file. `config`: of a run. Errors: LaunchError (USAGE)."""
+    """
+    Refuses settings that a job does not support, also from the environment or a settings file. `config`: of a run.
+    Errors: LaunchError (USAGE).
+    """
     refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
 
 
@@ -214,7 +223,10 @@ def refuse_names(names):
 
 
 def settled(places, flags):
-    """(the flags with all settings of this host's environment, their config). Errors: LaunchError, for settings that a run would refuse."""
+    """
+    (the flags with all settings of this host's environment, their config). Errors: LaunchError, for settings that a run
+    would refuse.
+    """
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = settings.resolve_run(places, flags)
     refuse_settings(config)
@@ -236,8 +248,9 @@ def settled(places, flags):
 
 def in_one_form(flags, config):
     """
-    The flags as `--name=value`; of a switch `--name=true`. A shard replaces flags of the job with its own, and cannot know which words are values. An
-    empty value stays a separate word, as programs refuse one after '='. `config`: of these flags.
+    The flags as `--name=value`; of a switch `--name=true`. A shard replaces flags of the job with its own, and cannot
+    know which words are values. An empty value stays a separate word, as programs refuse one after '='. `config`: of
+    these flags.
     """
     words, found = iter(flags), []
     for word in words:
@@ -259,8 +272,9 @@ def build_of(places):
 
 def facts_of(places, flags, config, listing=None, listed=None):
     """
-    ({"items", "identity"} of the input as it is now, the file with its list). `config`: of these flags. `listing`: where to write the list, if the
-    input has one; `listed`: the list that was written before. Errors: LaunchError, if the producer refuses the flags.
+    ({"items", "identity"} of the input as it is now, the file with its list). `config`: of these flags. `listing`:
+    where to write the list, if the input has one; `listed`: the list that was written before. Errors: LaunchError, if
+    the producer refuses the flags.
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
@@ -288,7 +302,10 @@ def hashes_of_processors(config):
 
 
 def require_room(places, wanted, flags):
-    """`wanted`: of new_job(). Errors: LaunchError, if its folders hold other results: shards cannot distinguish them from each other's."""
+    """
+    `wanted`: of new_job(). Errors: LaunchError, if its folders hold other results: shards cannot distinguish them from
+    each other's.
+    """
     output = pathlib.Path(wanted["output"])
     if wanted["write_path"]:
         require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
@@ -311,8 +328,8 @@ def require_empty(folder, flag):
 
 def require_locks(folder):
     """
-    Without locks, two attempts at one shard would remove each other's unfinished work. Errors: LaunchError (CONFIG if the file system has no locks,
-    SYSTEM if they do not work now).
+    Without locks, two attempts at one shard would remove each other's unfinished work. Errors: LaunchError (CONFIG if
+    the file system has no locks, SYSTEM if they do not work now).
     """
     with write_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
         try:

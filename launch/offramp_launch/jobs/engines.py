@@ -1,6 +1,6 @@
 """
-`job sbatch` and `job k8s`: files for engines that start shards, from the templates slurm.sh and kubernetes.yaml. A task of Slurm's array, or an index
-of the Kubernetes Job, is one shard, and is tried again if another try may succeed.
+`job sbatch` and `job k8s`: files for engines that start shards, from the templates slurm.sh and kubernetes.yaml. A task
+of Slurm's array, or an index of the Kubernetes Job, is one shard, and is tried again if another try may succeed.
 """
 
 import ipaddress
@@ -71,7 +71,10 @@ def filled(template, **values):
 
 
 def script(job, command, given, flags):
-    """`command`: the program for a shard. `given`: values of SBATCH_FLAGS. `flags`: of each shard's run. Errors: LaunchError."""
+    """
+    `command`: the program for a shard. `given`: values of SBATCH_FLAGS. `flags`: of each shard's run. Errors:
+    LaunchError.
+    """
     missing = missing_of(job)
     requests = {
         "--gres": (gpus := gpus_of(job, given, flags)) and f"gpu:{gpus}",
@@ -148,7 +151,9 @@ def missing_of(job):
 
 
 def valid(flag, given):
-    """The flag's value; None if it is not given. Errors: LaunchError (USAGE) for a value that the engine would refuse."""
+    """
+    The flag's value; None if it is not given. Errors: LaunchError (USAGE) for a value that the engine would refuse.
+    """
     text = given.get(flag)
     form, is_wrong, remedy = FORMS[flag]
     if text is not None and not re.fullmatch(form, text):
@@ -191,8 +196,9 @@ def resources_of(job, given, flags):
 
 def watched_by(flags):
     """
-    (the port, a readiness probe that reports whether the shard is at work) with --http, else (None, None). There is no liveness probe: the shard checks
-    the output before its run and hashes parts after it, for any length of time, and does not answer meanwhile.
+    (the port, a readiness probe that reports whether the shard is at work) with --http, else (None, None). There is no
+    liveness probe: the shard checks the output before its run and hashes parts after it, for any length of time, and
+    does not answer meanwhile.
     """
     text = take_values(flags, (address.FLAG,))[0].get(address.FLAG)
     if text is None:
@@ -209,7 +215,10 @@ def watched_by(flags):
 
 
 def mount_of(job, given, is_mount):
-    """Pods mount the claim under the path that it has here. Errors: LaunchError (USAGE) if folders of the job are elsewhere."""
+    """
+    Pods mount the claim under the path that it has here. Errors: LaunchError (USAGE) if folders of the job are
+    elsewhere.
+    """
     above = (folder for folder in (job.folder, *job.folder.parents) if is_mount(folder))
     mount = (
         pathlib.Path(require_one_line("--mount", given["--mount"]))

@@ -1,6 +1,6 @@
 """
-Files in a job's folder, which hosts share. link() creates each once and atomically, on every file system that hosts share; a later writer finds
-the first one's file. No clock and no lock decides anything.
+Files in a job's folder, which hosts share. link() creates each once and atomically, on every file system that hosts
+share; a later writer finds the first one's file. No clock and no lock decides anything.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ READ_ONLY = (*NO_ROOM, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
 
 def put_once(path, value):
     """
-    Creates the file with this JSON value if it does not exist. Returns whether it did; else the existing file stays. A kill at any step leaves
-    the file complete or absent, and perhaps an unused temporary file. Errors: LaunchError (CANNOT_WRITE).
+    Creates the file with this JSON value if it does not exist. Returns whether it did; else the existing file stays. A
+    kill at any step leaves the file complete or absent, and perhaps an unused temporary file. Errors: LaunchError
+    (CANNOT_WRITE).
     """
     with write_errors(path):
         temporary = write_temporary(path, (json.dumps(value, indent=2) + "\n").encode())
@@ -43,7 +44,10 @@ def write_temporary(path, content):
 
 
 def link(temporary, path):
-    """Renames the temporary file to `path` unless that exists, and removes it. Returns whether it did. Errors: LaunchError, if there are no hard links."""
+    """
+    Renames the temporary file to `path` unless that exists, and removes it. Returns whether it did. Errors:
+    LaunchError, if there are no hard links.
+    """
     try:
         os.link(temporary, path)
         made = True
@@ -71,7 +75,9 @@ def replace(path, value):
 
 
 def read(path):
-    """The JSON value of a file; None if it does not exist. Errors: LaunchError (BAD_INPUT) if it is not a job's file."""
+    """
+    The JSON value of a file; None if it does not exist. Errors: LaunchError (BAD_INPUT) if it is not a job's file.
+    """
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -93,7 +99,9 @@ def make_folder(path, parents=True):
 
 
 def remove_folder(path, remedy):
-    """Removes the folder if it exists, also while another attempt removes files there. Errors: LaunchError (CANNOT_WRITE)."""
+    """
+    Removes the folder if it exists, also while another attempt removes files there. Errors: LaunchError (CANNOT_WRITE).
+    """
     try:
         while path.is_dir():
             with contextlib.suppress(FileNotFoundError):

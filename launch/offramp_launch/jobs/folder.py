@@ -1,18 +1,20 @@
 """
 A job: one run's work, cut into shards for many hosts. The shared folders hold:
 
-    JOB/job.json              written once: id, input (items, identity), shards, output, flags. Other content is refused, with the difference
+    JOB/job.json              written once: id, input (items, identity), shards, output, flags. Other content is
+                              refused, with the difference
     JOB/input.list            the list of a folder of images, made when the job began
     JOB/done/I.json           written once: the outcome of shard I. The first one counts
     JOB/ray/I.log             the output of shard I's command under Ray
     JOB/summary.json          of the merge
     OUT/...                   results of single samples, of all shards (OUT: --output, or JOB/output)
-    OUT/.offramp-shards/job.json    written once, by `init`: the job that owns the output; also in the folder of --write-path. Shards refuse to work without it
+    OUT/.offramp-shards/job.json    written once, by `init`: the job that owns the output; also in the folder of
+                                    --write-path. Shards refuse to work without it
     OUT/.offramp-shards/I/    of shard I: lock, checkpoint, the files that its consumers append to, attempts/N.json
 
-An attempt at a shard checks that done/I.json does not exist and that the output is the job's; takes an attempt number; takes the lock; checks again;
-does the remaining items, from the checkpoint; writes done/I.json; releases the lock. Any step may be interrupted, and two attempts may be at the same
-step: they write the same bytes under the same names.
+An attempt at a shard checks that done/I.json does not exist and that the output is the job's; takes an attempt number;
+takes the lock; checks again; does the remaining items, from the checkpoint; writes done/I.json; releases the lock. Any
+step may be interrupted, and two attempts may be at the same step: they write the same bytes under the same names.
 """
 
 import os
@@ -41,7 +43,9 @@ class Job:
 
     @staticmethod
     def begun(folder, facts):
-        """Begins the job in this folder, or finds it there with the same facts. Returns (the job, whether it began now)."""
+        """
+        Begins the job in this folder, or finds it there with the same facts. Returns (the job, whether it began now).
+        """
         job_files.make_folder(folder)
         path = folder / "job.json"
         began = job_files.put_once(path, {"version": VERSION, **facts})
@@ -72,8 +76,8 @@ class Job:
 
     def claim_output(self):
         """
-        Only the host that begins the job calls this: without the claim a shard knows that its host lacks the mount. Errors: LaunchError (USAGE) if
-        the output, or the folder of --write-path, is another job's.
+        Only the host that begins the job calls this: without the claim a shard knows that its host lacks the mount.
+        Errors: LaunchError (USAGE) if the output, or the folder of --write-path, is another job's.
         """
         for _, folder in self.claimed():
             while self.owner_of(folder) is None:  # a merge may remove the claim meanwhile
@@ -116,7 +120,10 @@ class Job:
         ]
 
     def require_made_by(self, build):
-        """`build`: "VERSION COMMIT"; a copy may not know its commit. Errors: LaunchError (PROTOCOL) for another build, whose results may differ."""
+        """
+        `build`: "VERSION COMMIT"; a copy may not know its commit. Errors: LaunchError (PROTOCOL) for another build,
+        whose results may differ.
+        """
         began = self.facts.get("made_by", "")
         if any(then != now for then, now in zip(began.split(), build.split())):
             raise LaunchError(
@@ -126,7 +133,10 @@ class Job:
             )
 
     def require_for_hosts(self):
-        """Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own shards."""
+        """
+        Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own
+        shards.
+        """
         folder = pathlib.Path(os.path.realpath(self.folder))
         if (folder.parent.name, folder.name) == (SHARDS, "job"):
             raise UsageError(
@@ -149,7 +159,9 @@ class Job:
         return self.folder / "done" / f"{index}.json"
 
     def record(self, index):
-        """The shard's record; None if the shard is not done. Errors: LaunchError (USAGE) for the record of another job."""
+        """
+        The shard's record; None if the shard is not done. Errors: LaunchError (USAGE) for the record of another job.
+        """
         record = job_files.read(self.record_path(index))
         if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (
             self.id,
@@ -188,7 +200,10 @@ class Job:
         )
 
     def begin_attempt(self, index):
-        """Creates this attempt's note, with a unique number, and returns its path. Errors: LaunchError, also if the output has no claim."""
+        """
+        Creates this attempt's note, with a unique number, and returns its path. Errors: LaunchError, also if the output
+        has no claim.
+        """
         folder = self.place(index) / "attempts"
         for each in (folder.parent, folder):
             job_files.make_folder(each, parents=False)

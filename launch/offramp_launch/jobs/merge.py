@@ -1,4 +1,6 @@
-"""`job merge`: joins the outputs of a job's shards into one, with one checkpoint and one summary, like a single run's."""
+"""
+`job merge`: joins the outputs of a job's shards into one, with one checkpoint and one summary, like a single run's.
+"""
 
 import contextlib
 import hashlib
@@ -16,7 +18,10 @@ OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 
 
 def merge(places, job, partial, ask):
-    """`ask`: runs a program and returns its output. After a kill at any step, another call completes the merge. Returns the exit code."""
+    """
+    `ask`: runs a program and returns its output. After a kill at any step, another call completes the merge. Returns
+    the exit code.
+    """
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
@@ -71,7 +76,10 @@ def require_own(job):
 
 
 def require_merged(job, index, remedy="", code=ExitCode.BAD_INPUT):
-    """Errors: LaunchError if a file that the shard's consumers appended to is not whole yet. The record does not show this."""
+    """
+    Errors: LaunchError if a file that the shard's consumers appended to is not whole yet. The record does not show
+    this.
+    """
     if segments := sorted(job.place(index).rglob(".offramp-segments/*/*.tsv")):
         raise LaunchError(
             f"{segments[0]} is not joined yet with the other output of shard {index}",
@@ -92,7 +100,10 @@ def require_parts(job, index, record):
 
 
 def parts_of(place, processors):
-    """The files that a shard's run finished, with digests; None if equal rows may differ in bytes. `processors`: the run's."""
+    """
+    The files that a shard's run finished, with digests; None if equal rows may differ in bytes. `processors`: the
+    run's.
+    """
     return {
         name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None
         for name in names_of_parts(place, processors)
@@ -120,8 +131,8 @@ def digest(path):
 
 def join(places, job, records, is_partial, ask):
     """
-    Joins the results, then writes the checkpoint that counts them, then finishes the output. Only a complete output is finished, as that also removes
-    files of dead programs: while shards are missing, other hosts may be writing there.
+    Joins the results, then writes the checkpoint that counts them, then finishes the output. Only a complete output is
+    finished, as that also removes files of dead programs: while shards are missing, other hosts may be writing there.
     """
     flags = [*job.facts["flags"], "--output", str(job.output)]
     lines = "".join("\t".join((str(index), *record["parts"])) + "\n" for index, record in records.items())
@@ -135,7 +146,10 @@ def join(places, job, records, is_partial, ask):
 
 
 def require_joined(job, records):
-    """Runs before any shard's files are removed. Errors: LaunchError (COUNT_MISMATCH) if the merge made no file for a part."""
+    """
+    Runs before any shard's files are removed. Errors: LaunchError (COUNT_MISMATCH) if the merge made no file for a
+    part.
+    """
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
@@ -181,7 +195,10 @@ def remove_places(job):
 
 
 def require_a_result(items, skipped):
-    """A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors: LaunchError (BAD_INPUT)."""
+    """
+    A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors:
+    LaunchError (BAD_INPUT).
+    """
     if skipped == items:
         raise InputError(
             f"none of the {items} items has a result: all were skipped",
@@ -191,8 +208,8 @@ def require_a_result(items, skipped):
 
 def require_whole_pictures(job, whole):
     """
-    For --tile. `whole`: the counts over all shards. Errors: LaunchError (CANNOT_WRITE) if a picture lacks tiles and none was skipped, dead-lettered or
-    dropped: their results are gone.
+    For --tile. `whole`: the counts over all shards. Errors: LaunchError (CANNOT_WRITE) if a picture lacks tiles and
+    none was skipped, dead-lettered or dropped: their results are gone.
     """
     left = sorted(
         path

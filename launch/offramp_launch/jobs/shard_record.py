@@ -34,8 +34,9 @@ def counts_of_summary(summary):
 
 def outcome_of(job, index, run_dir, code):
     """
-    Counts the shard's items by outcome, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) if the run left no summary; if
-    the counts miss items (DEAD_LETTERS for a run that ended because slab after slab failed, else COUNT_MISMATCH).
+    Counts the shard's items by outcome, over all attempts. `code`: its run's. Errors: LaunchError (CANNOT_WRITE) if the
+    run left no summary; if the counts miss items (DEAD_LETTERS for a run that ended because slab after slab failed,
+    else COUNT_MISMATCH).
     """
     path = pathlib.Path(run_dir) / "summary.json"
     summary = job_files.read(path)
@@ -72,8 +73,8 @@ def processors_of(run_dir):
 
 def may_be_part(name, processors):
     """
-    Whether consumers may have appended to this file; `name`: its path within the shard's folder. Of a processor in WHOLE_FILES only that file counts, as
-    readers may leave others beside it; other processors may make any file.
+    Whether consumers may have appended to this file; `name`: its path within the shard's folder. Of a processor in
+    WHOLE_FILES only that file counts, as readers may leave others beside it; other processors may make any file.
     """
     processor, file = (name.parts[0], "/".join(name.parts[1:])) if len(processors) > 1 else (processors[0], str(name))
     return file == WHOLE_FILES.get(processor, RECORDS if ":" in processor else file)
@@ -84,7 +85,10 @@ def records_among(names):
 
 
 def require_whole_files(job, index, processors, done, parts):
-    """Errors: LaunchError (BAD_INPUT) if items are done, and a file with their results is gone: one of WHOLE_FILES, or one that an attempt noted."""
+    """
+    Errors: LaunchError (BAD_INPUT) if items are done, and a file with their results is gone: one of WHOLE_FILES, or one
+    that an attempt noted.
+    """
     wanted = [
         f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name]
         for name in processors

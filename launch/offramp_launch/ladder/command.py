@@ -129,7 +129,10 @@ def draw(ladder, folder):
 
 
 def draw_pictures(ladder, paths):
-    """Draws the ladder as a timeline, a panel per rung, all on one time scale. Writes it to each path. Returns False if there was nothing to draw. Errors: ImportError without matplotlib."""
+    """
+    Draws the ladder as a timeline, a panel per rung, all on one time scale. Writes it to each path. Returns False if
+    there was nothing to draw. Errors: ImportError without matplotlib.
+    """
     keys = [key for key in ladder.keys if ladder.traces[key].window and ladder.traces[key].device("compute")]
     if keys:
         length = view_length([ladder.traces[key] for key in keys])

@@ -22,8 +22,8 @@ from offramp_launch.supervision.watch import RunPlan
 class Measuring:
     """
     Borrows: the folder for results. Thread: the main one, as each run handles signals.
-    Blocks: measure() until every rung has ended. Ctrl-C drains the current rung, a second Ctrl-C abandons it; either ends
-    the ladder with LaunchError (INTERRUPTED). No program is left when it returns.
+    Blocks: measure() until every rung has ended. Ctrl-C drains the current rung, a second Ctrl-C abandons it; either
+    ends the ladder with LaunchError (INTERRUPTED). No program is left when it returns.
     """
 
     def __init__(self, places, workload, saved):

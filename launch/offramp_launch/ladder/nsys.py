@@ -1,5 +1,7 @@
-"""The article's capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report per rung. Consumers also run under it, like
-the article's workers: the report has their `process output`."""
+"""
+The article's capture: each rung once under `nsys profile`, three steps after ten of warm-up, one report per rung.
+Consumers also run under it, like the article's workers: the report has their `process output`.
+"""
 
 import contextlib
 import os
@@ -21,7 +23,8 @@ END_SECONDS = 10
 def capture(places, workload, rungs, folder):
     """
     Prints the commands of every rung, and runs them if nsys is installed. Returns the exit code.
-    Blocks: until the last report is written. No program of a capture is left in any case: SIGTERM and SIGHUP end it like Ctrl-C.
+    Blocks: until the last report is written. No program of a capture is left in any case: SIGTERM and SIGHUP end it
+    like Ctrl-C.
     """
     interrupts.handle_all_signals()
     installed = shutil.which("nsys")
@@ -65,8 +68,9 @@ def as_typed(command, folder, run_path):
 
 def _capture(command, folder, rung):
     """
-    Whether a report was written. The exit code says little: nsys ends the program when the capture's range ends, before its last step.
-    A supervisor is not used: a program under nsys may not inherit the lifeline, so the whole process group is killed here.
+    Whether a report was written. The exit code says little: nsys ends the program when the capture's range ends, before
+    its last step. A supervisor is not used: a program under nsys may not inherit the lifeline, so the whole process
+    group is killed here.
     """
     report = folder / f"{rung.key}.nsys-rep"
     report.unlink(missing_ok=True)

@@ -47,7 +47,9 @@ class BuildInputs:
 
 
 def choose(places, flags, environment=os.environ):
-    """Takes each part from the flag, else the environment, else the last choice. Returns and remembers the toolchain."""
+    """
+    Takes each part from the flag, else the environment, else the last choice. Returns and remembers the toolchain.
+    """
     file = places.build / "toolchain.json"
     try:
         remembered = json.loads(file.read_text())

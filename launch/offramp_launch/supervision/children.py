@@ -15,7 +15,8 @@ LOG_END_BYTES = 16384  # at the end of a log, searched for the last error
 class Child:
     """
     A started program, in its own process group and session, so that a terminal's Ctrl-C reaches the launcher only.
-    Owns: its pidfd, which is readable once it has ended and can never mean another process. Errors: LaunchError where it cannot be started.
+    Owns: its pidfd, which is readable once it has ended and can never mean another process. Errors: LaunchError where
+    it cannot be started.
     """
 
     def __init__(self, name, argv, log_path, inherited, stdin=subprocess.DEVNULL, **identity):
@@ -116,7 +117,9 @@ class Child:
 
 
 def open_log(path):
-    """The log for appending; /dev/null where it cannot be opened (disk full, folder moved): the results may be elsewhere."""
+    """
+    The log for appending; /dev/null where it cannot be opened (disk full, folder moved): the results may be elsewhere.
+    """
     try:
         return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
     except OSError:

@@ -34,8 +34,8 @@ class ConsumerSlot:
 class ConsumerSlots:
     """
     Owns: the consumers. Borrows: every argument. `run` decides whether consumers are wanted and handles fatal errors:
-    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). `start(name)` returns a Child.
-    Thread: the supervisor's. Blocks: never.
+    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). `start(name)` returns a
+    Child. Thread: the supervisor's. Blocks: never.
     """
 
     def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
@@ -57,7 +57,10 @@ class ConsumerSlots:
         self._fill(self._new_slot())
 
     def add_on_trial(self, counts):
-        """Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep(). Errors: LaunchError when it cannot start."""
+        """
+        Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep().
+        Errors: LaunchError when it cannot start.
+        """
         slot = self._new_slot()
         slot.on_trial, slot.counts = True, counts
         try:
@@ -118,7 +121,9 @@ class ConsumerSlots:
             self._fill(slot)
 
     def _fill_if_work_is_left(self, slot, child):
-        """For a consumer that exited with 0 unasked: repeats the check until the run is over, since work may come later."""
+        """
+        For a consumer that exited with 0 unasked: repeats the check until the run is over, since work may come later.
+        """
         if slot.leaving or not self._run.wants_consumers():
             return
         if not self._run.has_work_for_consumers():
@@ -191,7 +196,10 @@ class ConsumerSlots:
 
 
 def is_work_left(status, draining):
-    """Whether the producer's last status shows work for consumers: until the input ends, and then while slabs are unfinished."""
+    """
+    Whether the producer's last status shows work for consumers: until the input ends, and then while slabs are
+    unfinished.
+    """
     if not draining and status.get("state", "running") in ("starting", "running"):
         return True
     slabs = status.get("slabs") or {}

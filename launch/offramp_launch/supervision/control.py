@@ -3,7 +3,8 @@ The control socket of a run: one JSON object a line, one line back.
 
     {"do": "scale", "consumers": 4}   {"do": "reload"}   {"do": "status"}   {"do": "stop"}   {"do": "stop", "now": true}
     {"do": "trace", "seconds": 5}
-    {"do": "cut-short", "run_id": "..."}, from a loop that `run --producer` started, when it ends because it was asked to
+    {"do": "cut-short", "run_id": "..."}, from a loop that `run --producer` started, when it ends because it was asked
+     to
     {"ok": true, ...}                 {"ok": false, "error": "...", "code": 64}
 
 A connection stays open until either side closes it. It closes with the run, so a client waits for the run's end by
@@ -28,7 +29,8 @@ ANSWER_SECONDS = 5
 class ControlServer:
     """
     Serves requests on the supervisor's selector.
-    Thread: the supervisor's. Blocks: never; the server reads no more requests from a client that does not read its answers.
+    Thread: the supervisor's. Blocks: never; the server reads no more requests from a client that does not read its
+    answers.
     """
 
     def __init__(self, path, selector, answer):

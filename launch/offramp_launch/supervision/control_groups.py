@@ -1,6 +1,7 @@
 """
-The machine's memory, and the limits of this process's control group, the tightest of it and its ancestors: like common/shm/shared_region.cpp, and also for CPU time. Whether the kernel
-killed processes for lack of memory, a death that no log records.
+The machine's memory, and the limits of this process's control group, the tightest of it and its ancestors: like
+common/shm/shared_region.cpp, and also for CPU time. Whether the kernel killed processes for lack of memory, a death
+that no log records.
 """
 
 import math
@@ -108,7 +109,10 @@ def _memberships():
 
 
 def groups(controller):
-    """(folder, whether it is version 1), upwards. A container may see its part as the mount but the host's path: callers skip missing files."""
+    """
+    (folder, whether it is version 1), upwards. A container may see its part as the mount but the host's path: callers
+    skip missing files.
+    """
     for controllers, path in _memberships():
         if controllers and controller not in controllers.split(","):
             continue

@@ -14,8 +14,9 @@ FLAG = "--lifeline-fd"
 
 def hold(text):
     """
-    Watches the flag's descriptor on a thread. The programs of a run have separate lifelines, which end with this process. SIGKILL is safe, since
-    every step of a run survives it, and nothing here can delay it. Errors: LaunchError (USAGE).
+    Watches the flag's descriptor on a thread. The programs of a run have separate lifelines, which end with this
+    process. SIGKILL is safe, since every step of a run survives it, and nothing here can delay it. Errors: LaunchError
+    (USAGE).
     """
     lifeline = count(text, FLAG)
     try:

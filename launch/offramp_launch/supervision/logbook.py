@@ -14,8 +14,8 @@ LONGEST_LINE = 400  # characters
 
 class Logbook:
     """
-    A display that records its messages. Writes launcher.json, from which the launcher of the whole run learns of a worker's run.
-    Borrows: the display, the run directory. Thread: the supervisor's. Blocks: on the disk.
+    A display that records its messages. Writes launcher.json, from which the launcher of the whole run learns of a
+    worker's run. Borrows: the display, the run directory. Thread: the supervisor's. Blocks: on the disk.
     """
 
     def __init__(self, run_dir, display):

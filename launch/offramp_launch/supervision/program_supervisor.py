@@ -24,9 +24,9 @@ COUNTS = (
 
 class ProgramSupervisor(Supervisor):
     """
-    After such a program's death, its successor starts a new run in the same directory instead of recovering the memory. It continues the work:
-    the Egress's checkpoint lists what consumers have finished. The dead run's consumers leave, and new ones start.
-    Owns, Thread, Blocks: as Supervisor.
+    After such a program's death, its successor starts a new run in the same directory instead of recovering the memory.
+    It continues the work: the Egress's checkpoint lists what consumers have finished. The dead run's consumers leave,
+    and new ones start. Owns, Thread, Blocks: as Supervisor.
     """
 
     FOLLOWS, WITH_CONSUMERS = "the program is started again", "it continues with the remaining work"
@@ -90,7 +90,10 @@ class ProgramSupervisor(Supervisor):
     )
 
     def _understand_its_end(self):
-        """A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun as 1."""
+        """
+        A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun
+        as 1.
+        """
         if self._is_the_child():
             return
         status = status_behind_a_shell(self._producer.status)
@@ -104,7 +107,10 @@ class ProgramSupervisor(Supervisor):
         return self._own_status().get("pid") == self._producer.pid
 
     def _own_status(self):
-        """The status of the last program's run, not of an earlier one; the program may be a script, torchrun or uv that starts the loop."""
+        """
+        The status of the last program's run, not of an earlier one; the program may be a script, torchrun or uv that
+        starts the loop.
+        """
         if not self._started:
             return {}
         pid = self._status.get("pid")

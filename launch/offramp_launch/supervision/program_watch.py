@@ -1,4 +1,6 @@
-"""Watches the consumers of a run that the user's program began: starts, restarts and scales them until that run is over."""
+"""
+Watches the consumers of a run that the user's program began: starts, restarts and scales them until that run is over.
+"""
 
 import os
 import selectors
@@ -43,8 +45,9 @@ class ProgramWatch(Watch):
 
     def _consumer_command(self):
         """
-        Binds the consumer to this run: before it reads the endpoint, the program's next run may take the directory. The launcher's own runs cannot do so:
-        their consumers start before there is a nonce, and a successor of a producer that died too early for recovery draws a new nonce.
+        Binds the consumer to this run: before it reads the endpoint, the program's next run may take the directory. The
+        launcher's own runs cannot do so: their consumers start before there is a nonce, and a successor of a producer
+        that died too early for recovery draws a new nonce.
         """
         program, *flags = self._plan.consumer
         return [program, "serve", self._endpoint["nonce"], *flags]
@@ -56,7 +59,10 @@ class ProgramWatch(Watch):
         return super().wants_consumers() and not self._draining and self._read_nonce() == self._endpoint["nonce"]
 
     def _read_nonce(self):
-        """The nonce of the run that consumers would find now, perhaps the same program's next run; None where there is none."""
+        """
+        The nonce of the run that consumers would find now, perhaps the same program's next run; None where there is
+        none.
+        """
         return read_endpoint(self._plan.run_dir.path).get("nonce")
 
     def _code(self):

@@ -10,8 +10,8 @@ from offramp_launch.run_dir import values_in
 
 class Recovery:
     """
-    Counts the producers of a run. A death is a signal, a lost device, or an exit code unknown to the program (a library ended it);
-    every other exit code is intended.
+    Counts the producers of a run. A death is a signal, a lost device, or an exit code unknown to the program (a library
+    ended it); every other exit code is intended.
     """
 
     INTENDED = frozenset(int(code) for code in ExitCode)
@@ -23,7 +23,10 @@ class Recovery:
 
     @staticmethod
     def is_death(status, run_began):
-        """Device memory exhausted before the run begins means too small a device; later, another program may be using it for now."""
+        """
+        Device memory exhausted before the run begins means too small a device; later, another program may be using it
+        for now.
+        """
         return (
             status not in Recovery.INTENDED
             or status == ExitCode.DEVICE_BROKEN
@@ -46,8 +49,8 @@ class Recovery:
 
 class RunHold:
     """
-    Holds the lock that marks a run as live, so that no sweep removes the memory of a run whose producer is dead for now.
-    Owns: the descriptor. The kernel releases the lock when the launcher dies.
+    Holds the lock that marks a run as live, so that no sweep removes the memory of a run whose producer is dead for
+    now. Owns: the descriptor. The kernel releases the lock when the launcher dies.
     """
 
     def __init__(self, endpoint):
@@ -58,8 +61,8 @@ class RunHold:
 
     def take(self):
         """
-        Takes the lock once the producer has published the endpoint; harmless before, and when repeated. A producer that started anew has
-        another endpoint: then its memory is kept instead of its predecessor's.
+        Takes the lock once the producer has published the endpoint; harmless before, and when repeated. A producer that
+        started anew has another endpoint: then its memory is kept instead of its predecessor's.
         """
         name = self._name()
         if name is None or (self.held and name == self._of):

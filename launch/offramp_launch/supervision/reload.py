@@ -1,6 +1,7 @@
 """
-Replaces a run's consumers one by one, so that the new ones load what changed, such as a processor's file. It starts a new consumer first. Once the run
-reports that this one takes slabs, an old one is dismissed: it finishes its current slab, or is killed once the run reports it as stalled.
+Replaces a run's consumers one by one, so that the new ones load what changed, such as a processor's file. It starts a
+new consumer first. Once the run reports that this one takes slabs, an old one is dismissed: it finishes its current
+slab, or is killed once the run reports it as stalled.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Reload:
         }
 
     def look(self, ready, stalled):
-        """`ready`: processes that take slabs; `stalled`: those that make no progress with theirs; both from the run's status."""
+        """
+        `ready`: processes that take slabs; `stalled`: those that make no progress with theirs; both from the run's
+        status.
+        """
         if self._state != "running":
             return
         self._kill_unfinished(stalled)

@@ -60,7 +60,10 @@ def bounds_of(text):
 
 
 def bounds_given(argv):
-    """Bounds from --consumers, given by flag, variable or file; None for a number or no value. Errors: LaunchError (USAGE)."""
+    """
+    Bounds from --consumers, given by flag, variable or file; None for a number or no value. Errors: LaunchError
+    (USAGE).
+    """
     return bounds_of(setting_given("consumers", argv))
 
 
@@ -90,9 +93,9 @@ class Newcomer:
 class ConsumerScaling:
     """
     Owns: its statistics. Borrows: the slots. `note(text)` logs a message.
-    The consumers that it adds may fail without failing the run: they cannot be started, end before they take slabs, or are killed soon after. Then it
-    restores the previous number and tries no more.
-    Thread: the supervisor's. Blocks: never. The clock is a seam for tests.
+    The consumers that it adds may fail without failing the run: they cannot be started, end before they take slabs, or
+    are killed soon after. Then it restores the previous number and tries no more. Thread: the supervisor's. Blocks:
+    never. The clock is a seam for tests.
     """
 
     def __init__(self, slots, note, clock=time.monotonic):
@@ -124,7 +127,10 @@ class ConsumerScaling:
         self._newcomers = []
 
     def look(self, status):
-        """Call while consumers are wanted. A malformed status, such as one of another version, ends autoscaling, not the run."""
+        """
+        Call while consumers are wanted. A malformed status, such as one of another version, ends autoscaling, not the
+        run.
+        """
         if not self._following:
             return
         try:

@@ -32,7 +32,8 @@ def gibibytes(count):
 
 class Supervisor(Watch):
     """
-    Watches a run that the launcher started, including its producer. Owns: the producer, and what Watch owns. Thread, Blocks: as Watch.
+    Watches a run that the launcher started, including its producer. Owns: the producer, and what Watch owns. Thread,
+    Blocks: as Watch.
     """
 
     FOLLOWS, WITH_CONSUMERS = "another producer takes over", "consumers stay"
@@ -109,7 +110,9 @@ class Supervisor(Watch):
         return [self._started]
 
     def _seek_hold(self):
-        """Takes the lock soon after the run is reachable; until then the next sweep removes a dead producer's memory."""
+        """
+        Takes the lock soon after the run is reachable; until then the next sweep removes a dead producer's memory.
+        """
         self._hold.take()
         if not self._hold.held and self._is_running():
             self._timers.after(SEEK_SECONDS, self._seek_hold)
@@ -147,7 +150,10 @@ class Supervisor(Watch):
     # -- after a producer's death -------------------------------------------------------------------------------------
 
     def _producer_follows(self):
-        """True when a successor will take over; it is scheduled by then. The dead producer has been reaped and writes no more."""
+        """
+        True when a successor will take over; it is scheduled by then. The dead producer has been reaped and writes no
+        more.
+        """
         self._hold.take()
         if not self._recovery.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
             return False
@@ -192,9 +198,9 @@ class Supervisor(Watch):
         if self._draining or self.failure:
             self._end_consumers()
             return
-        # A producer that consumers could not join yet has published nothing: there is nothing to recover. Nor is there when it
-        # removed its memory itself, or when no process held the run's lock for a moment: then no consumer had joined, and another
-        # run's sweep may have removed the memory.
+        # A producer that consumers could not join yet has published nothing: there is nothing to recover. Nor is there
+        # when it removed its memory itself, or when no process held the run's lock for a moment: then no consumer had
+        # joined, and another run's sweep may have removed the memory.
         command = ["recover"] if self._hold.keeps_memory_of(self._producer_pids) else []
         spent = self._spent_cpu_seconds + self._producer.cpu_seconds
         try:
@@ -217,7 +223,10 @@ class Supervisor(Watch):
             self._timers.after(SECOND_SIGNAL_SECONDS, self._signal_producer)
 
     def _end_failed(self):
-        """Without working consumers draining would not end: the producer is asked to drain, then to abandon, and then killed."""
+        """
+        Without working consumers draining would not end: the producer is asked to drain, then to abandon, and then
+        killed.
+        """
         self._draining = True
         self._signal_producer()
         self._timers.after(ABANDON_SECONDS, self._signal_producer)

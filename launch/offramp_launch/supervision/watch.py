@@ -53,7 +53,8 @@ class RunPlan:
 class Watch(ProcessLoop):
     """
     Owns: the consumers.
-    Subclasses define what is watched beside the consumers, and _end_failed(); optionally _others(), _facts() and _consumer_command().
+    Subclasses define what is watched beside the consumers, and _end_failed(); optionally _others(), _facts() and
+    _consumer_command().
     """
 
     def __init__(self, plan, display):

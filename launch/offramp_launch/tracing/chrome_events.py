@@ -1,4 +1,6 @@
-"""Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open."""
+"""
+Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+"""
 
 import json
 
@@ -8,7 +10,10 @@ OVERLAPPING = ("hand_over",)
 
 
 def write(programs, out):
-    """Writes a trace to the open file `out`. `programs`: the arguments of events_of() for each; they may be read while others are written."""
+    """
+    Writes a trace to the open file `out`. `programs`: the arguments of events_of() for each; they may be read while
+    others are written.
+    """
     text_of = json.JSONEncoder(separators=(",", ":")).encode
     out.write('{"displayTimeUnit":"ms","traceEvents":[')
     comma = ""
@@ -20,7 +25,9 @@ def write(programs, out):
 
 
 def events_of(program, group, name, zero):
-    """Yields a program's events. `group`: its process number in the trace. `zero`: the trace's time 0, in nanoseconds."""
+    """
+    Yields a program's events. `group`: its process number in the trace. `zero`: the trace's time 0, in nanoseconds.
+    """
     yield _metadata(group, "process_name", name=name)
     yield _metadata(group, "process_sort_index", sort_index=group)
     yield from _of_program(program, group, zero)

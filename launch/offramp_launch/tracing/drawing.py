@@ -37,7 +37,10 @@ SETTINGS: dict[typing.Any, typing.Any] = {
 
 
 class View:
-    """The part of a run that is drawn: `length` nanoseconds from the begin of a step in the middle of `window`, the measured batches. `begins`: of all steps."""
+    """
+    The part of a run that is drawn: `length` nanoseconds from the begin of a step in the middle of `window`, the
+    measured batches. `begins`: of all steps.
+    """
 
     def __init__(self, window, begins, length):
         begin, end = window
@@ -70,7 +73,10 @@ def step_length(trace):
 
 
 class Panel(typing.NamedTuple):
-    """`lanes`: (lane, label), from the top. `idle`: shades the gaps of compute. The texts stand above the lanes; a panel alone needs none."""
+    """
+    `lanes`: (lane, label), from the top. `idle`: shades the gaps of compute. The texts stand above the lanes; a panel
+    alone needs none.
+    """
 
     trace: object
     view: View
@@ -82,7 +88,10 @@ class Panel(typing.NamedTuple):
 
 
 def draw(paths, panels, title, lines, time_label):
-    """Writes the picture to each path. `panels`: their views are equally long. `lines`: below the title. Errors: ImportError without matplotlib, OSError."""
+    """
+    Writes the picture to each path. `panels`: their views are equally long. `lines`: below the title. Errors:
+    ImportError without matplotlib, OSError.
+    """
     import matplotlib
 
     matplotlib.use("agg")
@@ -207,7 +216,10 @@ def draw_lane(axes, view, rows, place, height, color):
 
 
 def draw_reading(axes, trace, view, place):
-    """Decoding, a row per thread. Behind it, in a pale colour, stage_batch: it includes waiting for decoding, the upload and the model."""
+    """
+    Decoding, a row per thread. Behind it, in a pale colour, stage_batch: it includes waiting for decoding, the upload
+    and the model.
+    """
     decoding, staging = _by_thread(trace, view, "decode"), _by_thread(trace, view, "stage_batch")
     draw_lane(axes, view, staging, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
     # Rows of a batch are too close to each other to be distinguished.

@@ -1,4 +1,6 @@
-"""Asks the programs of a live run for some seconds of their time ranges. common/tracing/live_trace.hpp reads the request."""
+"""
+Asks the programs of a live run for some seconds of their time ranges. common/tracing/live_trace.hpp reads the request.
+"""
 
 import contextlib
 import json
@@ -18,7 +20,10 @@ PATIENCE_SECONDS = 10
 
 
 class TraceRequests:
-    """At most one request at a time. Owns: RUN_DIR/live/trace-request.json. Borrows: run directory, timers. Thread: the loop's. Blocks: never."""
+    """
+    At most one request at a time. Owns: RUN_DIR/live/trace-request.json. Borrows: run directory, timers. Thread: the
+    loop's. Blocks: never.
+    """
 
     def __init__(self, run_dir, timers):
         self._run_dir, self._timers = run_dir, timers
@@ -26,7 +31,9 @@ class TraceRequests:
         self._over_at = 0.0  # by the timers' clock
 
     def begin(self, seconds, programs):
-        """`programs`: (process, pid) of the programs that should answer. Returns the request, for the control socket."""
+        """
+        `programs`: (process, pid) of the programs that should answer. Returns the request, for the control socket.
+        """
         if (
             not isinstance(seconds, (int, float))
             or isinstance(seconds, bool)

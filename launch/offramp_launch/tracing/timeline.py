@@ -11,7 +11,10 @@ LANE_OF_NAME = {"decode": "read", "stage_batch": "read", "process_output": "proc
 
 
 class Outline:
-    """The lanes of a trace, and the part of it that a picture shows. Programs are noted one at a time; only one number per step is kept."""
+    """
+    The lanes of a trace, and the part of it that a picture shows. Programs are noted one at a time; only one number per
+    step is kept.
+    """
 
     def __init__(self, window):
         self.window = window
@@ -49,7 +52,9 @@ class Outline:
 
 
 def draw(trace, outline, title, paths):
-    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: as those of drawing.draw()."""
+    """
+    Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: as those of drawing.draw().
+    """
     view, lanes = outline.view(), outline.lanes
     panel = Panel(
         trace,

@@ -1,4 +1,7 @@
-"""Reads the traces of --trace-dir and of the command `trace`: a file per program, a JSON object per line, times of CLOCK_MONOTONIC in nanoseconds."""
+"""
+Reads the traces of --trace-dir and of the command `trace`: a file per program, a JSON object per line, times of
+CLOCK_MONOTONIC in nanoseconds.
+"""
 
 from __future__ import annotations
 

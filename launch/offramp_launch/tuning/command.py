@@ -1,4 +1,7 @@
-"""The command `tune`: short trial runs find batch, slabs, decode workers and consumers for a model, an input and this machine."""
+"""
+The command `tune`: short trial runs find batch, slabs, decode workers and consumers for a model, an input and this
+machine.
+"""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,7 @@
-"""The search of `tune`: chooses the next setting from the results so far. It has no runs and no clock, so tests can simulate machines."""
+"""
+The search of `tune`: chooses the next setting from the results so far. It has no runs and no clock, so tests can
+simulate machines.
+"""
 
 import dataclasses
 import itertools
@@ -22,7 +25,10 @@ INSTEAD = {("batch", 2): ("slabs", 0.5)}
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of a trial: samples per second with its final number of consumers, the limiting stage, and the error if it did not run."""
+    """
+    The result of a trial: samples per second with its final number of consumers, the limiting stage, and the error if
+    it did not run.
+    """
 
     rate: float = 0.0
     limiting: str = ""
@@ -39,12 +45,16 @@ def key_of(setting):
 
 class Search:
     """
-    Starts from the programs' defaults and doubles or halves one setting at a time. Steps that may help the best setting's limiting stage come first.
-    A step that gains is repeated. The search ends when no step from the best setting gains.
+    Starts from the programs' defaults and doubles or halves one setting at a time. Steps that may help the best
+    setting's limiting stage come first. A step that gains is repeated. The search ends when no step from the best
+    setting gains.
     """
 
     def __init__(self, start, fixed=(), most=None):
-        """`start`: {setting: number}, slabs 0 if the programs choose. `fixed`: settings that the user gave. `most`: lower limits than MOST."""
+        """
+        `start`: {setting: number}, slabs 0 if the programs choose. `fixed`: settings that the user gave. `most`: lower
+        limits than MOST.
+        """
         self.best, self.best_outcome = None, Outcome()
         self._fixed, self._most = set(fixed), {**MOST, **(most or {})}
         self._next: dict | None = dict(start)
@@ -105,7 +115,9 @@ class Search:
         self._next = self._from_equal_setting() or self._measured_once()
 
     def _from_equal_setting(self):
-        """A step from a setting as good as the best, but limited by another stage. Two even stages gain only together."""
+        """
+        A step from a setting as good as the best, but limited by another stage. Two even stages gain only together.
+        """
         for setting, outcome in self.trials:
             if (
                 outcome.error

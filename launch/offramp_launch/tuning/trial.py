@@ -1,4 +1,7 @@
-"""A trial of `tune`: a short run with the user's flags in a temporary folder, measured once its number of consumers is stable."""
+"""
+A trial of `tune`: a short run with the user's flags in a temporary folder, measured once its number of consumers is
+stable.
+"""
 
 import contextlib
 import fcntl
@@ -55,12 +58,16 @@ def start(places, argv):
 
 class Trials:
     """
-    Owns: a folder for all files of trials, on the file system of the results, and the lifeline of their runs. Thread: one. Blocks: measure(), until the
-    trial is over. close() removes the folder. A signal ends the current trial, after its cleanup.
+    Owns: a folder for all files of trials, on the file system of the results, and the lifeline of their runs. Thread:
+    one. Blocks: measure(), until the trial is over. close() removes the folder. A signal ends the current trial, after
+    its cleanup.
     """
 
     def __init__(self, places, flags, config, beside):
-        """`flags`: of the run, without those that trials set. `config`: their settings. `beside`: the parent of the new folder."""
+        """
+        `flags`: of the run, without those that trials set. `config`: their settings. `beside`: the parent of the new
+        folder.
+        """
         self._places, self._flags, self._config = places, flags, config
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
         self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))  # short enough for sockets
@@ -75,8 +82,8 @@ class Trials:
 
     def measure(self, setting, consumers, bounds, deadline):
         """
-        The Outcome of a run that starts with `consumers` and stays within `bounds`; None if `deadline`, by time.monotonic(), came before anything was
-        measured.
+        The Outcome of a run that starts with `consumers` and stays within `bounds`; None if `deadline`, by
+        time.monotonic(), came before anything was measured.
         """
         self._number += 1
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
@@ -122,7 +129,9 @@ class Trials:
                 remove(whole, run_dir)
 
     def _paths_of_trial(self, whole):
-        """{flag: value} for all paths and names of a run beside its output. These flags override variables and --config."""
+        """
+        {flag: value} for all paths and names of a run beside its output. These flags override variables and --config.
+        """
         apart = {"--run-id": f"tune-{os.getpid()}-{self._number}", "--log-file": "", "--samples-folder": ""}
         if self._config.get("when-full") == "spill":
             apart["--spill-dir"] = str(whole / "spilled")
@@ -207,7 +216,9 @@ def limiting_stage(before, status, window):
 
 
 def end(process, run_dir, output, sweep_up):
-    """Ends the run and discards its work. No program is left, unless the kernel holds one for longer than the waits here."""
+    """
+    Ends the run and discards its work. No program is left, unless the kernel holds one for longer than the waits here.
+    """
     if process.poll() is None:
         try:
             ControlClient(run_dir, ANSWER_SECONDS).ask({"do": "stop", "now": True})

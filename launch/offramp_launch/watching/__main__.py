@@ -1,4 +1,7 @@
-"""The server process. Arguments: DESCRIPTOR of a listening socket, RUN_DIR. It exits when the launcher closes its standard input."""
+"""
+The server process. Arguments: DESCRIPTOR of a listening socket, RUN_DIR. It exits when the launcher closes its standard
+input.
+"""
 
 import os
 import sys

@@ -15,8 +15,8 @@ EXAMPLES = "Give an address such as 127.0.0.1:9464, [::1]:9464, or 127.0.0.1:0 f
 
 def take(argv):
     """
-    Splits argv into ((host, port), or None without --http; the rest). Removes the variable from the environment, so that programs of this command do
-    not inherit it. Errors: LaunchError (USAGE).
+    Splits argv into ((host, port), or None without --http; the rest). Removes the variable from the environment, so
+    that programs of this command do not inherit it. Errors: LaunchError (USAGE).
     """
     given, rest = take_values(argv, (FLAG,))
     text = given.get(FLAG, os.environ.pop(VARIABLE, ""))
@@ -82,8 +82,8 @@ def spelled(host, port):
 
 def names_this_machine(host_header, bound_to):
     """
-    Whether the Host header names this machine. A foreign name that resolves to a loopback address (DNS rebinding) does not. `bound_to`: the address of
-    the listening socket.
+    Whether the Host header names this machine. A foreign name that resolves to a loopback address (DNS rebinding) does
+    not. `bound_to`: the address of the listening socket.
     """
     host = host_header.strip().lower()
     name, colon, port = host.rpartition(":")

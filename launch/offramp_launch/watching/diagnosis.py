@@ -226,7 +226,10 @@ def silent_after(report):
 
 
 def mute_workers(document):
-    """[(name, seconds)] of --gpus producers that are at work but have stopped reporting, the longest silence first. A takeover in progress does not count."""
+    """
+    [(name, seconds)] of --gpus producers that are at work but have stopped reporting, the longest silence first. A
+    takeover in progress does not count.
+    """
     status, found = document.get("status") or {}, []
     for name, report in (document.get("workers") or {}).items():
         own = report.get("status") or {}
@@ -275,7 +278,9 @@ def message(document):
 
 
 def consumers_alive(document):
-    """Consumer processes, joined or not. With --gpus only joined consumers are known; each producer keeps its share alive."""
+    """
+    Consumer processes, joined or not. With --gpus only joined consumers are known; each producer keeps its share alive.
+    """
     return document.get("consumers_alive") or sum(
         worker.get("consumers") or 0
         for worker in (document.get("status") or {}).get("workers") or []

@@ -32,8 +32,8 @@ ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
 class StatusExporter:
     """
-    Owns: the listening socket, the server's process. Their failures do not end the run. `describe()`: the status document.
-    Thread: the overseer's. Blocks: close(), for SERVER_END_SECONDS at most.
+    Owns: the listening socket, the server's process. Their failures do not end the run. `describe()`: the status
+    document. Thread: the overseer's. Blocks: close(), for SERVER_END_SECONDS at most.
     """
 
     def __init__(self, run_dir, address, selector, timers, display, describe):
@@ -53,7 +53,10 @@ class StatusExporter:
             self._begin_server()
 
     def end(self, describe):
-        """The overseer's loop is over: writes and sends a last document, which the server keeps. `describe()`: the status document."""
+        """
+        The overseer's loop is over: writes and sends a last document, which the server keeps. `describe()`: the status
+        document.
+        """
         self._is_closing = True
         self._write_metrics(describe)
         if self._server:

@@ -1,4 +1,7 @@
-"""The history of a run while `top` or the server of --http watches it: shares, rates, and the recent work of each consumer."""
+"""
+The history of a run while `top` or the server of --http watches it: shares, rates, and the recent work of each
+consumer.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """
-The HTTP server of --http: GET and HEAD only. It is a separate process, so that clients cannot affect the run. It asks the launcher for the status,
-like `offramp status`.
+The HTTP server of --http: GET and HEAD only. It is a separate process, so that clients cannot affect the run. It asks
+the launcher for the status, like `offramp status`.
 """
 
 import base64
@@ -34,8 +34,8 @@ class Connections:
     """
     A bounded number of connections, with one request each. A new one replaces the oldest that is not a stream.
 
-    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. A connection whose request is still to come is replaced first; one that is being
-    answered only if all others are answered, too, or are streams.
+    Borrows: the sockets, each until leave(). Thread: any. Blocks: never. A connection whose request is still to come is
+    replaced first; one that is being answered only if all others are answered, too, or are streams.
     """
 
     def __init__(self, most=MOST, most_streams=MOST_STREAMS):
@@ -81,8 +81,8 @@ class Connections:
 
 class Server(http.server.ThreadingHTTPServer):
     """
-    Owns: the listening socket, and a thread for each connection. Borrows: the source. Blocks: serve_forever(). `page`: HTML with inline scripts.
-    Errors: none that a client can cause.
+    Owns: the listening socket, and a thread for each connection. Borrows: the source. Blocks: serve_forever(). `page`:
+    HTML with inline scripts. Errors: none that a client can cause.
     """
 
     daemon_threads = True
@@ -287,7 +287,10 @@ def policy_of(page):
 
 
 def serve(server, commands):
-    """Serves until the launcher closes `commands`. Each line is a final document; open streams have a moment to send the last one."""
+    """
+    Serves until the launcher closes `commands`. Each line is a final document; open streams have a moment to send the
+    last one.
+    """
     threading.Thread(target=server.serve_forever, args=(3600,), name="accept", daemon=True).start()
     for line in commands:
         server.source.set_final(json.loads(line))

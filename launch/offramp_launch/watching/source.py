@@ -1,4 +1,7 @@
-"""The status document and its `view` for all clients of the server: requested at most four times a second, for any number of clients."""
+"""
+The status document and its `view` for all clients of the server: requested at most four times a second, for any number
+of clients.
+"""
 
 import json
 import threading
@@ -20,8 +23,9 @@ class NoAnswer(Exception):
 
 class Source:
     """
-    Asks the run's launcher, until set_final(). Owns: a connection to its control socket. `is_over`: an event: the document no longer changes.
-    Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS. Concurrent callers share the answer.
+    Asks the run's launcher, until set_final(). Owns: a connection to its control socket. `is_over`: an event: the
+    document no longer changes. Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS. Concurrent callers share
+    the answer.
     """
 
     def __init__(self, run_dir):
@@ -65,7 +69,10 @@ class Source:
         return self._client.ask({"do": "status"})
 
     def set_final(self, document):
-        """Replaces the launcher's answers from now on. With a history of its own: another thread may hold the lock and wait for the launcher."""
+        """
+        Replaces the launcher's answers from now on. With a history of its own: another thread may hold the lock and
+        wait for the launcher.
+        """
         self._final = {**document, "view": view_of(document, Rates(), time.monotonic())}
 
 

@@ -1,4 +1,6 @@
-"""The command `top`: shows a run on a terminal, redrawn twice a second, with keys that scale or reload its consumers."""
+"""
+The command `top`: shows a run on a terminal, redrawn twice a second, with keys that scale or reload its consumers.
+"""
 
 import codecs
 import contextlib
@@ -56,8 +58,9 @@ def start(places, argv):
 
 class Screen:
     """
-    The terminal, without echo or line buffering until the block ends, also by an exception. Owns: the terminal's settings. Borrows: standard input and
-    output. Ctrl-Z, Ctrl-\\ and SIGTSTP are ignored: they would return to the shell with these settings. SIGQUIT acts like SIGTERM.
+    The terminal, without echo or line buffering until the block ends, also by an exception. Owns: the terminal's
+    settings. Borrows: standard input and output. Ctrl-Z, Ctrl-\\ and SIGTSTP are ignored: they would return to the
+    shell with these settings. SIGQUIT acts like SIGTERM.
     """
 
     def __init__(self):
@@ -129,7 +132,10 @@ def in_ascii(problem):
 
 
 class Top:
-    """Asks the run for its status and draws it. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for an answer."""
+    """
+    Asks the run for its status and draws it. Owns: a connection to its launcher. Blocks: at most PATIENCE_SECONDS for
+    an answer.
+    """
 
     def __init__(self, run_dir):
         self._run_dir = run_dir

@@ -36,8 +36,8 @@ LISTED_SLABS = 4
 
 def view_of(document, rates, now=None):
     """
-    The view as JSON. A malformed document, such as one of another version, gets a view that says so. `rates`: the run's history. `now`: adds the document to
-    it at that time (Rates.add); None: it ends with this document.
+    The view as JSON. A malformed document, such as one of another version, gets a view that says so. `rates`: the run's
+    history. `now`: adds the document to it at that time (Rates.add); None: it ends with this document.
     """
     try:
         if now is not None:
@@ -152,7 +152,10 @@ def slabs_of(document):
 
 
 def slabs_of_one(status, whose):
-    """A letter for each slab in the order of their numbers, or of their states if only counts are reported. `holders`: processes by slab."""
+    """
+    A letter for each slab in the order of their numbers, or of their states if only counts are reported. `holders`:
+    processes by slab.
+    """
     names, reported = status.get("slab_state_letters") or LETTERS, status.get("slab_states")
     counts = status.get("slabs") or {}
     states = (

@@ -1,6 +1,6 @@
 """
-Move GPU outputs to consumers: an `Egress` takes batches of tensors from your loop, and a `Consumer` in another process reads them in shared memory.
-Delivery is at least once: if a consumer dies, its slabs go to another one.
+Move GPU outputs to consumers: an `Egress` takes batches of tensors from your loop, and a `Consumer` in another process
+reads them in shared memory. Delivery is at least once: if a consumer dies, its slabs go to another one.
 
 Needs libofframp.so, and NumPy to read arrays. Importing the package imports only the standard library.
 """

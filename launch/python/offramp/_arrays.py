@@ -1,4 +1,6 @@
-"""Submitted arrays: PyTorch tensors, NumPy arrays and objects with an exchange interface. Imports no package except NumPy."""
+"""
+Submitted arrays: PyTorch tensors, NumPy arrays and objects with an exchange interface. Imports no package except NumPy.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ class Outputs(NamedTuple):
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
-    Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with `copy`, copies it on the stream
-    that writes it. Errors: TypeError and BadArgument; the message names the call to make.
+    Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with
+    `copy`, copies it on the stream that writes it. Errors: TypeError and BadArgument; the message names the call to
+    make.
     """
     if is_torch(given):
         return _of_torch(name, given, copy, layout, stream)
@@ -234,7 +237,8 @@ def _require_rows(name: str, shape: tuple[int, ...]) -> None:
 
 def stream_of(given: object, outputs: list[Outputs]) -> int | None:
     """
-    The handle of the given stream (a number, a torch.cuda.Stream or a cupy.cuda.Stream). Default: the arrays' stream, else PyTorch's current one.
+    The handle of the given stream (a number, a torch.cuda.Stream or a cupy.cuda.Stream). Default: the arrays' stream,
+    else PyTorch's current one.
     """
     handle = None if given is None else handle_of(given)  # validated for the CPU too, which does not use it
     if outputs[0].device == "cpu":

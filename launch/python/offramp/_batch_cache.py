@@ -1,6 +1,6 @@
 """
-Validation results of the previous batch. Loops submit tensors of the same kind repeatedly, and full validation takes longer than the rest of
-submit().
+Validation results of the previous batch. Loops submit tensors of the same kind repeatedly, and full validation takes
+longer than the rest of submit().
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ def batch_cache_of(tensors: Sequence[object], outputs: Sequence[Outputs]) -> Bat
 
 
 def outputs_from_cache(cache: BatchCache, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
-    """None if a tensor's kind or the number of tensors differs from the cached batch. Errors: BadArgument for freed memory."""
+    """
+    None if a tensor's kind or the number of tensors differs from the cached batch. Errors: BadArgument for freed
+    memory.
+    """
     if len(cache) != len(tensors):
         return None
     given = []

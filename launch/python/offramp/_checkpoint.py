@@ -1,12 +1,14 @@
 """
 FOLDER/.offramp-egress records which batches are done, so that a later run can resume. JSON lines:
 
-    {"offramp_egress": 1, "work": "NAME", "identity": {"processor": "npy", ...}, "tensors": [["logits", "float32", [64, 21, 512, 512]]]}
+    {"offramp_egress": 1, "work": "NAME", "identity": {"processor": "npy", ...}, "tensors": [["logits", "float32", [64,
+        21, 512, 512]]]}
     {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
 
-A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind the results, never lead.
-HASH is the sum, modulo 2**64, of a hash of each batch's keys and first item number. It detects a resumed loop with other keys or another order.
-Incomplete and unknown lines are ignored; their batches are processed again.
+A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind
+the results, never lead. HASH is the sum, modulo 2**64, of a hash of each batch's keys and first item number. It detects
+a resumed loop with other keys or another order. Incomplete and unknown lines are ignored; their batches are processed
+again.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class Done(NamedTuple):
 
 class DoneBatches:
     """
-    Finished items, as ranges. At twice MOST_RANGES, the shortest ranges are dropped, oldest first, until MOST_RANGES remain; their batches are
-    processed again. Thread: one.
+    Finished items, as ranges. At twice MOST_RANGES, the shortest ranges are dropped, oldest first, until MOST_RANGES
+    remain; their batches are processed again. Thread: one.
     """
 
     def __init__(self) -> None:
@@ -92,9 +94,10 @@ class DoneBatches:
 
 class Checkpoint:
     """
-    The checkpoint of an Egress. Owns: the folder's descriptor, so that a renamed folder is detected; the file, from the first batch on. Writing
-    fails once the path leads to another folder. Thread: submitted() on the loop's; completed() and write() on one other; other calls come first.
-    Errors: BadArgument if the file belongs to other work; CannotWrite.
+    The checkpoint of an Egress. Owns: the folder's descriptor, so that a renamed folder is detected; the file, from the
+    first batch on. Writing fails once the path leads to another folder. Thread: submitted() on the loop's; completed()
+    and write() on one other; other calls come first. Errors: BadArgument if the file belongs to other work;
+    CannotWrite.
     """
 
     def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool):
@@ -239,8 +242,8 @@ class Checkpoint:
 
     def begin(self, in_place: bool) -> None:
         """
-        Writes the file: in place, or for the launcher to move into place after it has checked the folder. A resumed file stays unchanged until
-        the first batch is done, because another loop may still add to it.
+        Writes the file: in place, or for the launcher to move into place after it has checked the folder. A resumed
+        file stays unchanged until the first batch is done, because another loop may still add to it.
         """
         if not in_place:
             try:
@@ -262,7 +265,10 @@ class Checkpoint:
         self._submitted.append((first, samples, keys or b""))
 
     def changed(self, first: int) -> None:
-        """Marks a submitted batch as not done: its tensors changed before the copy, or the library did not accept it. Thread: any."""
+        """
+        Marks a submitted batch as not done: its tensors changed before the copy, or the library did not accept it.
+        Thread: any.
+        """
         self._submitted.append((first, 0, None))
 
     def completed(self, ranges: Sequence[tuple[int, int]], given_up: Sequence[tuple[int, int]] = ()) -> None:

@@ -29,15 +29,18 @@ class Consumer:
             for sample, logits in slab:
                 save(sample.key, logits)
 
-    A loop accepts a slab by asking for the next one, so commit its results first. If the loop ends in another way (`break`, `return`, an
-    exception, Ctrl-C), its last slab is returned without counting a failure, and is delivered again. To count an exception against the slab, use
-    run(). If the process dies, a failure is counted and the slab goes to another consumer. Slabs can arrive twice: make commits idempotent.
+    A loop accepts a slab by asking for the next one, so commit its results first. If the loop ends in another way
+    (`break`, `return`, an exception, Ctrl-C), its last slab is returned without counting a failure, and is delivered
+    again. To count an exception against the slab, use run(). If the process dies, a failure is counted and the slab
+    goes to another consumer. Slabs can arrive twice: make commits idempotent.
 
-    `run_dir`: the producer's run directory, which is first used when the loop begins. `window`: slabs held at the same time; 0: chosen.
+    `run_dir`: the producer's run directory, which is first used when the loop begins. `window`: slabs held at the same
+    time; 0: chosen.
     `wait_for_run`: seconds to wait for a run that does not exist yet.
 
-    Owns: a thread while the loop runs. Thread: iterate from any thread, one at a time; stop(), any. Blocks: the loop, until the next slab
-    is available or the run ends. Errors: Error and its subclasses, mainly NoSuchRun, ProducerGone and NotPermitted.
+    Owns: a thread while the loop runs. Thread: iterate from any thread, one at a time; stop(), any. Blocks: the loop,
+    until the next slab is available or the run ends. Errors: Error and its subclasses, mainly NoSuchRun, ProducerGone
+    and NotPermitted.
     """
 
     def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0):
@@ -77,12 +80,12 @@ class Consumer:
         Calls `function(slab)` for each slab on this thread. Returns True at the run's end, False after stop().
 
         A slab is accepted when the function returns. Exceptions of the function:
-        offramp.Failed: a failure is counted, and the slab is delivered again. After three failures (or `max_failures` of the producer) it becomes
-        a dead letter. The loop continues.
-        offramp.Reject: the slab becomes a dead letter immediately. The loop continues.
-        offramp.Retry: the slab is returned without counting a failure, and run() raises Retry. Use it if the sink is unavailable.
-        Any other exception: a failure is counted, and run() raises it. Keeping a view of the slab raises ViewKept in the same way.
-        Ctrl-C and SystemExit: the slab is returned without counting a failure.
+        offramp.Failed: a failure is counted, and the slab is delivered again. After three failures (or `max_failures`
+        of the producer) it becomes a dead letter. The loop continues. offramp.Reject: the slab becomes a dead letter
+        immediately. The loop continues. offramp.Retry: the slab is returned without counting a failure, and run()
+        raises Retry. Use it if the sink is unavailable. Any other exception: a failure is counted, and run() raises it.
+        Keeping a view of the slab raises ViewKept in the same way. Ctrl-C and SystemExit: the slab is returned without
+        counting a failure.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise BadArgument(
@@ -133,7 +136,8 @@ class Consumer:
 
 class _Loop:
     """
-    One offramp_consumer_run(), as a context. Owns: the library's thread. Thread: the iterating thread; abandon_if_forgotten(): any.
+    One offramp_consumer_run(), as a context. Owns: the library's thread. Thread: the iterating thread;
+    abandon_if_forgotten(): any.
 
     The library's thread waits for an answer to each slab while the iterating thread processes it.
     """

@@ -41,8 +41,8 @@ SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "p
 
 class ConsumerGroup:
     """
-    Owns: the command's process, which supervises consumers and writes final results. It exits by itself after the run or this process ends.
-    Thread: one at a time. Blocks: wait(), close().
+    Owns: the command's process, which supervises consumers and writes final results. It exits by itself after the run
+    or this process ends. Thread: one at a time. Blocks: wait(), close().
     """
 
     def __init__(
@@ -95,7 +95,10 @@ class ConsumerGroup:
             raise self._failure()
 
     def wait_for_first(self, stats: Callable[[], Stats], deadline: float | None) -> None:
-        """Waits until a batch is submitted or a consumer connects: an empty run would end before. Errors: ConsumersFailed, Timeout."""
+        """
+        Waits until a batch is submitted or a consumer connects: an empty run would end before. Errors: ConsumersFailed,
+        Timeout.
+        """
         while not self._has_work and (now := stats()).batches_submitted == 0 and now.consumers == 0:
             self.require_alive()
             if deadline is not None and time.monotonic() >= deadline:

@@ -50,37 +50,44 @@ class Egress:
                     logits = model(images.cuda(non_blocking=True))
                 egress.submit({"logits": logits}, keys)
 
-    `processor`: the post-processing that consumers run, as in `offramp run --processor`: "npy", "post.py:save", "so:./mine.so",
-    "exec:./tool", or several separated by commas. The Egress starts `consumers` of them (0: chosen) and replaces those that die. `settings`
-    are further consumer flags, such as {"png-level": 3}. Results are written to the folder `output`. Without a processor you start consumers
-    yourself: they connect to the directory `run_dir`, which must be absent, empty or left by an earlier run. Omit all of these in a program
-    that `offramp run --producer` starts.
+    `processor`: the post-processing that consumers run, as in `offramp run --processor`: "npy", "post.py:save",
+    "so:./mine.so", "exec:./tool", or several separated by commas. The Egress starts `consumers` of them (0: chosen) and
+    replaces those that die. `settings` are further consumer flags, such as {"png-level": 3}. Results are written to the
+    folder `output`. Without a processor you start consumers yourself: they connect to the directory `run_dir`, which
+    must be absent, empty or left by an earlier run. Omit all of these in a program that `offramp run --producer`
+    starts.
 
-    `resume`: continue an earlier run into this output. pending() then skips batches that are done. `identity`: a text or mapping that
-    describes everything your results depend on, such as {"weights": "v3"}. A run resumes another only if identity, processor, processor
-    options, tensor types and tensor shapes are the same. Without a processor or launcher, progress is recorded only with `resume=True`.
+    `resume`: continue an earlier run into this output. pending() then skips batches that are done. `identity`: a text
+    or mapping that describes everything your results depend on, such as {"weights": "v3"}. A run resumes another only
+    if identity, processor, processor options, tensor types and tensor shapes are the same. Without a processor or
+    launcher, progress is recorded only with `resume=True`.
 
     `repeated_keys`: "refuse", or "allow" if one key may name several samples. See submit().
 
-    `tensors`: types and shapes of a batch, such as {"logits": ("float32", (64, 21, 512, 512))}, where shape[0] is the largest batch size.
-    Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the first batch. With both, the run opens
-    immediately. Otherwise it opens with the first batch. Consumers wait 10 s for a run by default.
+    `tensors`: types and shapes of a batch, such as {"logits": ("float32", (64, 21, 512, 512))}, where shape[0] is the
+    largest batch size. Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the
+    first batch. With both, the run opens immediately. Otherwise it opens with the first batch. Consumers wait 10 s for
+    a run by default.
 
-    `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the buffers in shared
-    memory. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab becomes a dead letter.
-    `max_delay`: seconds that a small batch waits to share a slab with others. `visibility_timeout`: seconds without progress before a slab
-    is also delivered to another consumer. `kill_stalled`: kill consumers without progress and count a failure against their slab. A consumer in
-    the Egress's own process is never killed. Zero and empty values use the defaults in offramp.h.
+    `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the
+    buffers in shared memory. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed
+    deliveries before a slab becomes a dead letter.
+    `max_delay`: seconds that a small batch waits to share a slab with others. `visibility_timeout`: seconds without
+    progress before a slab is also delivered to another consumer. `kill_stalled`: kill consumers without progress and
+    count a failure against their slab. A consumer in the Egress's own process is never killed. Zero and empty values
+    use the defaults in offramp.h.
 
-    A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True` prevents this. A function
-    that is only slow should call slab.progress().
+    A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
+    prevents this. A function that is only slow should call slab.progress().
 
-    Leaving the context drains the run. Leaving it by an exception abandons unfinished work. An Egress that is garbage-collected, or alive at
-    program exit, without drain() or close() also abandons unfinished work, with a ForgottenWarning.
+    Leaving the context drains the run. Leaving it by an exception abandons unfinished work. An Egress that is
+    garbage-collected, or alive at program exit, without drain() or close() also abandons unfinished work, with a
+    ForgottenWarning.
 
-    Owns: the run, the library's threads, its own threads and the consumers that it starts. Thread: any; calls are serialized.
-    Blocks: submit() while all slabs are full; drain(). In a forked child every call raises WrongProcess: the run belongs to the parent.
-    Errors: Error and its subclasses; ConsumersFailed, with the reason, if consumers that the Egress started failed.
+    Owns: the run, the library's threads, its own threads and the consumers that it starts. Thread: any; calls are
+    serialized. Blocks: submit() while all slabs are full; drain(). In a forked child every call raises WrongProcess:
+    the run belongs to the parent. Errors: Error and its subclasses; ConsumersFailed, with the reason, if consumers that
+    the Egress started failed.
     """
 
     def __init__(
@@ -202,34 +209,37 @@ class Egress:
         """
         Submits one batch and returns immediately; blocks only while all slabs are full.
 
-        `outputs`: a mapping from names to tensors of shape (samples, ...), or a single tensor, which is named "output". All must be on the CPU or
-        on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the CUDA array interface or the buffer protocol
-        (CuPy, JAX, Numba). Do not write to a tensor until it is copied. Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph
-        or uses torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
+        `outputs`: a mapping from names to tensors of shape (samples, ...), or a single tensor, which is named "output".
+        All must be on the CPU or on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the
+        CUDA array interface or the buffer protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied.
+        Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph or uses
+        torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
 
-        Samples keep the memory layout of the first batch, including channels-last, and consumers see its strides. If `tensors` was given, the
-        layout is row-major. Tensors with another layout or with gaps are copied first, on the stream that writes them. Gradients are dropped.
+        Samples keep the memory layout of the first batch, including channels-last, and consumers see its strides. If
+        `tensors` was given, the layout is row-major. Tensors with another layout or with gaps are copied first, on the
+        stream that writes them. Gradients are dropped.
 
-        `keys`: one per sample; they name its results. Default: item numbers. A batch with a repeated key is refused. If keys name results
-        (with `processor` or under a launcher), a key of an earlier batch is refused too, because its result would be replaced. The check covers
-        about 2 million recent keys (256 MiB), including those that pending() skips. With when_full="drop" it covers only the skipped keys,
-        because a dropped batch may be submitted again.
+        `keys`: one per sample; they name its results. Default: item numbers. A batch with a repeated key is refused. If
+        keys name results (with `processor` or under a launcher), a key of an earlier batch is refused too, because its
+        result would be replaced. The check covers about 2 million recent keys (256 MiB), including those that pending()
+        skips. With when_full="drop" it covers only the skipped keys, because a dropped batch may be submitted again.
         `items`: one number per sample, increasing across batches. Default: counted.
-        `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t number. Default: PyTorch's
-        current stream; for arrays of other packages, the stream in their CUDA array interface (CuPy, Numba), else the legacy stream. submit()
-        waits for the computation of JAX arrays.
+        `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t
+        number. Default: PyTorch's current stream; for arrays of other packages, the stream in their CUDA array
+        interface (CuPy, Numba), else the legacy stream. submit() waits for the computation of JAX arrays.
 
-        A signal handler's exception (Ctrl-C, an alarm) can leave submit() after the batch was accepted. Submit the batch again or continue:
-        with keys or pending() it is not accepted twice.
+        A signal handler's exception (Ctrl-C, an alarm) can leave submit() after the batch was accepted. Submit the
+        batch again or continue: with keys or pending() it is not accepted twice.
 
-        Errors: TypeError and BadArgument for unsupported arguments; the message names the call to make, and nothing was submitted. TensorChanged:
-        an earlier batch's tensor was written to, freed or resized before it was copied. The current batch was not submitted, and the loop may
-        continue. Produce the changed batch again with resume=True, or in the same loop with repeated_keys="allow".
-        The check has no false positives, but it misses a change if the copy finishes before the next check. submit() checks the previous batch
-        every time, and all pending tensors every 5 ms. drain() checks all; a thread checks every 20 ms while submit() is idle.
-        Writes are detected with PyTorch's version counter, which does not cover inference_mode() tensors, slices of other tensors, `.data`,
-        NumPy arrays and arrays of other packages.
-        Stopped: the launcher was asked to end this run. Let the exception leave the context, which drains.
+        Errors: TypeError and BadArgument for unsupported arguments; the message names the call to make, and nothing was
+        submitted. TensorChanged: an earlier batch's tensor was written to, freed or resized before it was copied. The
+        current batch was not submitted, and the loop may continue. Produce the changed batch again with resume=True, or
+        in the same loop with repeated_keys="allow". The check has no false positives, but it misses a change if the
+        copy finishes before the next check. submit() checks the previous batch every time, and all pending tensors
+        every 5 ms. drain() checks all; a thread checks every 20 ms while submit() is idle. Writes are detected with
+        PyTorch's version counter, which does not cover inference_mode() tensors, slices of other tensors, `.data`,
+        NumPy arrays and arrays of other packages. Stopped: the launcher was asked to end this run. Let the exception
+        leave the context, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
@@ -309,7 +319,9 @@ class Egress:
             self._is_submitting = False
 
     def _settle(self) -> _Submission | None:
-        """The batch of an interrupted submit(), if the library accepted it. May itself be interrupted and called again."""
+        """
+        The batch of an interrupted submit(), if the library accepted it. May itself be interrupted and called again.
+        """
         submission, run = self._submission, self._run
         if submission is None or run is None:
             return None
@@ -354,12 +366,14 @@ class Egress:
         """
         Yields the batches that are not done. With resume=True it skips those that an earlier run finished.
 
-        `batches`: in the same order and of the same size as before (shuffle=False); new ones may follow. `keys`: a function that returns a
-        batch's keys, or its number of samples if it has none. Default: the first element of the batch, a tuple. Submit each batch whole, with
-        its keys, in this order. A batch that the loop does not submit stays undone. Without keys, submit each batch before you take the next one.
-        The iteration ends early if the launcher was asked to end the run. pending() may be called again with the batches that follow.
+        `batches`: in the same order and of the same size as before (shuffle=False); new ones may follow. `keys`: a
+        function that returns a batch's keys, or its number of samples if it has none. Default: the first element of the
+        batch, a tuple. Submit each batch whole, with its keys, in this order. A batch that the loop does not submit
+        stays undone. Without keys, submit each batch before you take the next one. The iteration ends early if the
+        launcher was asked to end the run. pending() may be called again with the batches that follow.
 
-        Errors: BadArgument if batches that are done had other keys; submitted batches are not affected. drain() raises it if batches are missing.
+        Errors: BadArgument if batches that are done had other keys; submitted batches are not affected. drain() raises
+        it if batches are missing.
         """
         self._require_own()
         with self._lock:
@@ -368,11 +382,13 @@ class Egress:
 
     def drain(self, timeout: float | None = None) -> None:
         """
-        Waits until consumers have processed every batch, and consumers that this Egress started have written their final results.
+        Waits until consumers have processed every batch, and consumers that this Egress started have written their
+        final results.
 
-        Errors: Timeout after `timeout` seconds; call it again. ConsumersFailed if consumers failed or samples became dead letters.
-        TensorChanged, after all other work: see submit(). BadArgument if pending() got fewer batches than an earlier run finished.
-        SystemExit(130) if the launcher was asked to end the run before all batches were submitted.
+        Errors: Timeout after `timeout` seconds; call it again. ConsumersFailed if consumers failed or samples became
+        dead letters. TensorChanged, after all other work: see submit(). BadArgument if pending() got fewer batches than
+        an earlier run finished. SystemExit(130) if the launcher was asked to end the run before all batches were
+        submitted.
         """
         self._require_own()
         if timeout is not None and not _validate.seconds("the timeout", timeout) >= 0:
@@ -465,7 +481,9 @@ class Egress:
             raise Stopped("the run is ending and accepts no more batches. Leave the context, which drains")
 
     def _require_all_done(self, run: Run) -> None:
-        """For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed."""
+        """
+        For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed.
+        """
         if samples := run.stats().samples_dead_lettered:
             lost = "1 sample was" if samples == 1 else f"{samples} samples were"
             raise ConsumersFailed(

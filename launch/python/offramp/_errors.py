@@ -32,13 +32,19 @@ class CallbackFailed(Error):
 
 
 class Failed(Error):
-    """Raise it in a consumer's function to count a failure against the slab, with your message, and continue with the next slab."""
+    """
+    Raise it in a consumer's function to count a failure against the slab, with your message, and continue with the next
+    slab.
+    """
 
     code = 5
 
 
 class Reject(Error):
-    """Raise it in a consumer's function if a retry cannot help: the slab becomes a dead letter immediately, with your message."""
+    """
+    Raise it in a consumer's function if a retry cannot help: the slab becomes a dead letter immediately, with your
+    message.
+    """
 
     code = 6
 
@@ -136,7 +142,9 @@ class ConsumersFailed(Error):
 
 
 class TensorChanged(Error, RuntimeError):
-    """A tensor was written to, freed or resized after submit() and before it was copied, so consumers may read wrong data."""
+    """
+    A tensor was written to, freed or resized after submit() and before it was copied, so consumers may read wrong data.
+    """
 
 
 class TurnOver(Error, RuntimeError):

@@ -121,7 +121,10 @@ def _export(name: str, given: Any) -> tuple[str, object]:
 
 
 def _wait_until_computed(given: Any) -> None:
-    """JAX computes on private streams, and neither its DLPack nor its CUDA interface waits for these streams or names them."""
+    """
+    JAX computes on private streams, and neither its DLPack nor its CUDA interface waits for these streams or names
+    them.
+    """
     if callable(ready := getattr(given, "block_until_ready", None)):
         ready()
 

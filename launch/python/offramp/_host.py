@@ -1,4 +1,6 @@
-"""Runs Python processors behind the C struct of offramp_processor.h and passes their results to the consumer's sinks."""
+"""
+Runs Python processors behind the C struct of offramp_processor.h and passes their results to the consumer's sinks.
+"""
 
 from __future__ import annotations
 
@@ -377,8 +379,8 @@ def as_numpy_type(what: Any) -> Any:
 
 def readable(name: str, array: Any) -> Any:
     """
-    Converts elements so that NumPy alone can read the file: float32 for the floats of ml_dtypes (bfloat16, float8), int8 for its narrow integers.
-    NumPy would write these as untyped bytes (|V2). Errors: TypeError for untyped bytes.
+    Converts elements so that NumPy alone can read the file: float32 for the floats of ml_dtypes (bfloat16, float8),
+    int8 for its narrow integers. NumPy would write these as untyped bytes (|V2). Errors: TypeError for untyped bytes.
     """
     if (
         array.dtype.fields is None

@@ -40,7 +40,8 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
     return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
-# Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others accept any key.
+# Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others
+# accept any key.
 _IMAGES = (".png", ".jpg", ".webp")
 ENDINGS = {
     "npy": (".npy",),
@@ -71,8 +72,8 @@ MOST_FOLDERS = 1 << 18  # limits memory
 
 class FileNames:
     """
-    Checks early that keys can name files in the output. Consumers would find a bad key only after the batch was processed. `endings`: the file
-    endings; None: any. Thread: one at a time.
+    Checks early that keys can name files in the output. Consumers would find a bad key only after the batch was
+    processed. `endings`: the file endings; None: any. Thread: one at a time.
     """
 
     def __init__(self, endings: tuple[str, ...] | None):
@@ -164,8 +165,8 @@ def _require_path(key: str) -> None:
 
 class KeysBefore:
     """
-    The keys of earlier batches, which name results. Stores texts and not hashes, so that no valid key is refused. Once full, it adds no more
-    keys but still compares. Thread: any.
+    The keys of earlier batches, which name results. Stores texts and not hashes, so that no valid key is refused. Once
+    full, it adds no more keys but still compares. Thread: any.
     """
 
     def __init__(self) -> None:

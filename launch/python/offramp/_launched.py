@@ -39,9 +39,10 @@ class LauncherSettings(NamedTuple):
 
 class Launched:
     """
-    The launcher's SIGTERM asks the loop to end: pending() yields no more batches and submit() raises Stopped. A second SIGTERM, or the
-    launcher's death, raises KeyboardInterrupt, and the Egress abandons unfinished work. Owns: the lifeline, a thread that watches it, and the
-    SIGTERM handler, if the program has none and makes the Egress on its main thread.
+    The launcher's SIGTERM asks the loop to end: pending() yields no more batches and submit() raises Stopped. A second
+    SIGTERM, or the launcher's death, raises KeyboardInterrupt, and the Egress abandons unfinished work. Owns: the
+    lifeline, a thread that watches it, and the SIGTERM handler, if the program has none and makes the Egress on its
+    main thread.
     """
 
     def __init__(self, settings: LauncherSettings, lifeline: int):
@@ -58,7 +59,10 @@ class Launched:
 
     @property
     def asked_to_end(self) -> bool:
-        """Reports the early end to the launcher, because a script or torchrun in between may hide this process's exit code."""
+        """
+        Reports the early end to the launcher, because a script or torchrun in between may hide this process's exit
+        code.
+        """
         if self._stop_requests > 0 and not self._has_reported:
             self._has_reported = True
             _report(self.settings, CUT_SHORT)
@@ -87,8 +91,9 @@ _launched: Launched | None = None
 
 def launched(knows_its_run: bool = False) -> Launched | None:
     """
-    None if no launcher started this program. If a program in between closed the lifeline (torchrun does), connects to the launcher instead.
-    Does not connect if the Egress `knows_its_run`: then a launched program started this one for its own purposes. Errors: BadArgument.
+    None if no launcher started this program. If a program in between closed the lifeline (torchrun does), connects to
+    the launcher instead. Does not connect if the Egress `knows_its_run`: then a launched program started this one for
+    its own purposes. Errors: BadArgument.
     """
     global _launched
     if _launched is None and (lifeline_text := os.environ.get(LIFELINE)):
@@ -118,7 +123,10 @@ def launched(knows_its_run: bool = False) -> Launched | None:
 
 
 def _was_restarted(run_dir: str, run_id: str, output: str, work: str) -> bool:
-    """Whether torchrun or a script, not the launcher, restarted a loop that died: its work has begun and its run has not ended."""
+    """
+    Whether torchrun or a script, not the launcher, restarted a loop that died: its work has begun and its run has not
+    ended.
+    """
     run = _object_in(os.path.join(run_dir, STATUS_FILE))
     return (
         run.get("run_id") == run_id

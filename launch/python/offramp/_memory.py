@@ -16,7 +16,9 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Mapping:
-    """A second mapping of one of this process's regions, also shared and read-only. Owns it; the last reference unmaps it."""
+    """
+    A second mapping of one of this process's regions, also shared and read-only. Owns it; the last reference unmaps it.
+    """
 
     def __init__(self, begin: int, end: int):
         self.begin, self.end = begin, end
@@ -40,8 +42,8 @@ class Mapping:
 
 class Mappings:
     """
-    The second mappings of one run, one per region of slabs. The first slab maps all regions that the library has mapped so far, so that later
-    slabs find them. Thread: one at a time.
+    The second mappings of one run, one per region of slabs. The first slab maps all regions that the library has mapped
+    so far, so that later slabs find them. Thread: one at a time.
     """
 
     def __init__(self) -> None:

@@ -15,8 +15,9 @@ _Batch = TypeVar("_Batch")
 
 class Numbering:
     """
-    Borrows: the comparison, if progress is recorded; the earlier keys, if keys name results. Thread: pending() may run in other threads than of()
-    and submitted(), which are serialized. submitted() fixes a batch's numbers once the library has accepted it; it may be called twice for one batch.
+    Borrows: the comparison, if progress is recorded; the earlier keys, if keys name results. Thread: pending() may run
+    in other threads than of() and submitted(), which are serialized. submitted() fixes a batch's numbers once the
+    library has accepted it; it may be called twice for one batch.
     """
 
     def __init__(self, comparison: Comparison | None, once: bool, before: KeysBefore | None):

@@ -29,8 +29,8 @@ _BY_TYPE: dict[type, Callable[[str, Any], Any]] = {
 
 def library_options(signature: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
     """
-    The keyword arguments that have a field of their name in offramp_egress_options, with `_seconds` for a time. An option is therefore spelled once
-    in the signature and once in the struct. Errors: TypeError, BadArgument.
+    The keyword arguments that have a field of their name in offramp_egress_options, with `_seconds` for a time. An
+    option is therefore spelled once in the signature and once in the struct. Errors: TypeError, BadArgument.
     """
     options = {}
     for name, parameter in inspect.signature(signature).parameters.items():
@@ -105,7 +105,10 @@ def facts_of(
 
 
 def new_run_dir() -> str:
-    """A new folder where the launcher looks for runs; its path is short enough for a socket address. Errors: NotPermitted, CannotWrite."""
+    """
+    A new folder where the launcher looks for runs; its path is short enough for a socket address. Errors: NotPermitted,
+    CannotWrite.
+    """
     folder = os.path.abspath(os.environ.get("OFFRAMP_TEST_RUNS") or f"/tmp/offramp-{os.getuid()}")
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)

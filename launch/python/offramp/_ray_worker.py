@@ -1,4 +1,7 @@
-"""Ray workers, which run and supervise a shard's command. Imports neither Ray nor the package, because Ray sends this module to nodes by value."""
+"""
+Ray workers, which run and supervise a shard's command. Imports neither Ray nor the package, because Ray sends this
+module to nodes by value.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +148,10 @@ def shared_memory_problem() -> str:
 
 
 def store_grows_by(raylet: int) -> int:
-    """Bytes of the object store's file in /dev/shm without pages, which the kernel allocates later. 0 if the store is elsewhere."""
+    """
+    Bytes of the object store's file in /dev/shm without pages, which the kernel allocates later. 0 if the store is
+    elsewhere.
+    """
     growing = 0
     with contextlib.suppress(OSError):
         for fd in os.scandir(f"/proc/{raylet}/fd"):

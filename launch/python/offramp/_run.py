@@ -50,7 +50,9 @@ class Stats(NamedTuple):
 
 
 class Run:
-    """One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that releases them."""
+    """
+    One offramp_egress. Owns it, the tensors of batches that are not copied yet, and the thread that releases them.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,8 @@ class Run:
 
     def open(self) -> None:
         """
-        Call it first. After an exception (from a signal handler, or a thread that cannot start), call it again to continue, or close().
+        Call it first. After an exception (from a signal handler, or a thread that cannot start), call it again to
+        continue, or close().
         """
         assert self._handle is not None
         if not self.is_begun:
@@ -124,7 +127,9 @@ class Run:
 
     @property
     def accepted(self) -> int:
-        """The number of batches in the library. After an exception in submit(), the library's count is authoritative."""
+        """
+        The number of batches in the library. After an exception in submit(), the library's count is authoritative.
+        """
         if not self._accepted_known:
             self._accepted = self.stats().batches_submitted
             self._accepted_known = True
@@ -139,7 +144,10 @@ class Run:
         stream: int | None,
         owners: list[object],
     ) -> None:
-        """`addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches are numbered in order."""
+        """
+        `addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches are numbered in
+        order.
+        """
         batch, self._addresses[:] = self._batch, addresses
         batch.rows, batch.stream = rows, stream
         batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
@@ -237,8 +245,8 @@ class Run:
 
 class StallWarner:
     """
-    Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With kill_stalled, warns only about
-    consumers that are still stalled after KILLED_WITHIN_SECONDS.
+    Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With
+    kill_stalled, warns only about consumers that are still stalled after KILLED_WITHIN_SECONDS.
     """
 
     def __init__(self, options: Mapping[str, Any]):
@@ -277,7 +285,10 @@ class StallWarner:
 
 
 def _level_of_the_caller() -> int:
-    """The stack level of a warning that the calling function issues, so that it names the first line outside of the package."""
+    """
+    The stack level of a warning that the calling function issues, so that it names the first line outside of the
+    package.
+    """
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
         level, frame = level + 1, frame.f_back
@@ -320,8 +331,9 @@ class _Thread(threading.Thread):
 
 class Releases:
     """
-    Holds each batch's tensors until they are copied, and detects changes before that. A loop that submits does both itself, because waking another
-    thread costs more than all the rest of submit(). Owns: a thread that does both while the loop does not submit.
+    Holds each batch's tensors until they are copied, and detects changes before that. A loop that submits does both
+    itself, because waking another thread costs more than all the rest of submit(). Owns: a thread that does both while
+    the loop does not submit.
     """
 
     def __init__(self, library: Any, handle: ctypes.c_void_p | None, report_changed: Callable[[int], None] | None):
@@ -390,7 +402,8 @@ class Releases:
             now = ctypes.c_uint64()
             code = call(self._library.offramp_egress_wait_released, _NEVER, 0.0, ctypes.byref(now), None)
             for number, watch, how in suspects if code in (_abi.OK, _abi.TIMEOUT) else ():
-                # Only one of two threads reports it. The number may belong to another batch now, if this one was not accepted.
+                # Only one of two threads reports it. The number may belong to another batch now, if this one was not
+                # accepted.
                 if (
                     number >= now.value
                     and watch is self._watches.get(number)
@@ -419,7 +432,10 @@ class Releases:
 
 
 class Completions:
-    """Records finished and failed items in the checkpoint. Owns: a thread, which sleeps in the library. Borrows: the checkpoint."""
+    """
+    Records finished and failed items in the checkpoint. Owns: a thread, which sleeps in the library. Borrows: the
+    checkpoint.
+    """
 
     MOST = 1024  # ranges per call
 

@@ -33,7 +33,9 @@ class Sample(NamedTuple):
 
 
 class TensorInfo(NamedTuple):
-    """Description of one tensor of a slab: `shape[0]` counts its samples, including empty rows; strides are in elements."""
+    """
+    Description of one tensor of a slab: `shape[0]` counts its samples, including empty rows; strides are in elements.
+    """
 
     name: str
     dtype: DType
@@ -42,7 +44,9 @@ class TensorInfo(NamedTuple):
 
 
 class _Bytes:
-    """The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping alive."""
+    """
+    The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping alive.
+    """
 
     def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
         self._mapping = mapping
@@ -64,9 +68,9 @@ class Slab:
     """
     One slab, valid during its turn: until the loop asks for the next one or the function returns.
 
-    `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy. Copy data that you keep. `slab.torch("logits")` is the
-    same data as a torch.Tensor. `for sample, values in slab:` yields each sample with its row. If the slab has several tensors, `values` maps
-    names to rows. Empty rows are skipped.
+    `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy. Copy data that you keep.
+    `slab.torch("logits")` is the same data as a torch.Tensor. `for sample, values in slab:` yields each sample with its
+    row. If the slab has several tensors, `values` maps names to rows. Empty rows are skipped.
 
     Borrows: the slab's memory. Thread: any, one at a time. Errors: TurnOver for every use after the turn.
     """
@@ -118,8 +122,9 @@ class Slab:
 
     def __getitem__(self, name: str) -> numpy.ndarray:
         """
-        Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too. Errors: KeyError for an
-        unknown name; TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
+        Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too.
+        Errors: KeyError for an unknown name; TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError
+        without NumPy.
         """
         self._require_turn()
         if name not in self._arrays:
@@ -128,9 +133,10 @@ class Slab:
 
     def torch(self, name: str) -> Any:
         """
-        Returns a tensor as a torch.Tensor on the CPU over the shared memory, without a copy. Supports bfloat16 and does not need NumPy. Do not
-        write to it: PyTorch has no read-only tensors, and a write ends the process with SIGSEGV. Clone data that you change or keep.
-        Errors: KeyError for an unknown name; TypeError if this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
+        Returns a tensor as a torch.Tensor on the CPU over the shared memory, without a copy. Supports bfloat16 and does
+        not need NumPy. Do not write to it: PyTorch has no read-only tensors, and a write ends the process with SIGSEGV.
+        Clone data that you change or keep. Errors: KeyError for an unknown name; TypeError if this PyTorch lacks the
+        type; ModuleNotFoundError without PyTorch.
         """
         self._require_turn()
         if name not in self._tensors_of_torch:
@@ -155,8 +161,8 @@ class Slab:
 
     def still_current(self) -> bool:
         """
-        Returns whether this consumer may still commit the slab; if not, another consumer processes it. An optimization: commits are
-        correct without it.
+        Returns whether this consumer may still commit the slab; if not, another consumer processes it. An optimization:
+        commits are correct without it.
         """
         with self._lock:
             self._require_turn()

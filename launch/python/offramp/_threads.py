@@ -11,8 +11,8 @@ _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 
 def start_without_signals(thread: threading.Thread) -> None:
     """
-    Blocks signals in the new thread, because they belong to the program. If the program blocks a signal and waits for it with sigwait() or a
-    signalfd, an unblocked thread would receive it and end the process.
+    Blocks signals in the new thread, because they belong to the program. If the program blocks a signal and waits for
+    it with sigwait() or a signalfd, an unblocked thread would receive it and end the process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # Ctrl-C may interrupt any of these calls
     try:

@@ -37,7 +37,9 @@ def require_dense(name: str, tensor: Any) -> None:
 
 
 def on_stream(stream: object, device: Any) -> ContextManager[object]:
-    """A context that runs PyTorch's work on this stream: a torch.cuda.Stream or a handle. Default: the current stream."""
+    """
+    A context that runs PyTorch's work on this stream: a torch.cuda.Stream or a handle. Default: the current stream.
+    """
     if stream is None or device.type == "cpu":
         return contextlib.nullcontext()
     cuda = torch_of_the_caller().cuda
@@ -70,8 +72,8 @@ def current_stream(device: Any) -> int:
 
 class Memory:
     """
-    Detects changes of a submitted tensor, and holds its memory. PyTorch counts writes per storage, so writes are detected only if the tensor fills its
-    storage. Tensors of inference mode have no count.
+    Detects changes of a submitted tensor, and holds its memory. PyTorch counts writes per storage, so writes are
+    detected only if the tensor fills its storage. Tensors of inference mode have no count.
     """
 
     __slots__ = ("_tensor", "_storage", "_address", "_bytes", "_version")

@@ -12,7 +12,9 @@ from offramp._errors import BadArgument
 
 
 def whole(name: str, value: Any, most: int, of: str) -> int:
-    """Accepts whole numbers of Python and NumPy. `of`: the accepted values, for messages. Errors: TypeError, BadArgument."""
+    """
+    Accepts whole numbers of Python and NumPy. `of`: the accepted values, for messages. Errors: TypeError, BadArgument.
+    """
     number = None if isinstance(value, bool) else _whole(value)
     if number is None:
         raise TypeError(f"{name} is {value!r:.80}. Give a whole number: {of}, or 0 to choose it automatically")

@@ -1,6 +1,7 @@
 """
-Runs a job's shards (`offramp job init`) on a Ray cluster: actors run `offramp shard`, one index after another. Ray transfers only indices and exit
-codes; inputs and results stay out of its object store. Import this module only if Ray is installed.
+Runs a job's shards (`offramp job init`) on a Ray cluster: actors run `offramp shard`, one index after another. Ray
+transfers only indices and exit codes; inputs and results stay out of its object store. Import this module only if Ray
+is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ WARNING_INTERVAL_SECONDS = 60
 
 
 class ShardFailed(Error):
-    """A shard failed permanently or used up its attempts. `index`: the shard. `code`: its exit code (launch/guide/reference/exit-codes.md)."""
+    """
+    A shard failed permanently or used up its attempts. `index`: the shard. `code`: its exit code
+    (launch/guide/reference/exit-codes.md).
+    """
 
     def __init__(self, text: str, index: int, code: int):
         super().__init__(text)
@@ -60,16 +64,18 @@ def run(
     say: Callable[[str], None] = print,
 ) -> int:
     """
-    Runs the unfinished shards of a job and returns how many it ran. If the driver is killed, repeat the call to continue.
+    Runs the unfinished shards of a job and returns how many it ran. If the driver is killed, repeat the call to
+    continue.
 
-    job: the folder of `offramp job init`, at the same path on all nodes. address: for ray.init(); ignored if Ray is connected.
-    num_gpus, num_cpus, resources: a worker's resources; for CPU jobs pass num_gpus=0. workers: the most workers; 0: as many as fit the cluster,
-    also when it grows. flags: for `offramp shard`, such as ["--consumers", "4"]. offramp: the command on all nodes. Default: launch/offramp in a
-    checkout, else the `offramp` of the workers' Python or PATH. attempts: tries per shard. pause: seconds before the second try, doubled for each
-    further one. say: prints progress. Blocks until all shards are done.
+    job: the folder of `offramp job init`, at the same path on all nodes. address: for ray.init(); ignored if Ray is
+    connected. num_gpus, num_cpus, resources: a worker's resources; for CPU jobs pass num_gpus=0. workers: the most
+    workers; 0: as many as fit the cluster, also when it grows. flags: for `offramp shard`, such as ["--consumers",
+    "4"]. offramp: the command on all nodes. Default: launch/offramp in a checkout, else the `offramp` of the workers'
+    Python or PATH. attempts: tries per shard. pause: seconds before the second try, doubled for each further one. say:
+    prints progress. Blocks until all shards are done.
 
-    Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid numbers; Error with the code of `job status` if the folder
-    is not a job; SystemFailure if workers die before they start; Ray's own exceptions.
+    Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid numbers; Error with the code
+    of `job status` if the folder is not a job; SystemFailure if workers die before they start; Ray's own exceptions.
     """
     needs = {
         name: float(number)

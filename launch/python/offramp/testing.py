@@ -1,5 +1,6 @@
 """
-Test processors without a run: save a slab to a file and process it with a real consumer, like `offramp dead-letters retry`.
+Test processors without a run: save a slab to a file and process it with a real consumer, like `offramp dead-letters
+retry`.
 
     slab = save_slab(folder / "slab.safetensors", {"logits": numpy.zeros((2, 21, 8, 8), "float32")}, ["a", "b"])
     files = process(slab, "post.py:save", folder / "results")
@@ -38,8 +39,9 @@ def save_slab(
     """
     Writes a slab in the format of dead letters and returns its path.
 
-    `tensors`: by name, each of shape (samples, ...) on the CPU, as for Egress.submit(). `keys`: one per sample; they name its results. Default:
-    "0", "1", and so on. `name`: the value of slab.name. Errors: TypeError and BadArgument for unsupported arguments.
+    `tensors`: by name, each of shape (samples, ...) on the CPU, as for Egress.submit(). `keys`: one per sample; they
+    name its results. Default: "0", "1", and so on. `name`: the value of slab.name. Errors: TypeError and BadArgument
+    for unsupported arguments.
     """
     given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
     if not given:
@@ -69,9 +71,10 @@ def process(
     """
     Processes the slab and returns all files in `output`: a mapping from relative paths to bytes.
 
-    `slab`: a path from save_slab(), or a dead letter (RUN/dead-letters/NAME.safetensors). `processor`, `options`, `python`: the values of
-    --processor, --processor-option and --consumer-python. Blocks: until the consumer exits. Errors: Failed, with the consumer's output, if the
-    processor fails; Error if offramp-consumer is not found.
+    `slab`: a path from save_slab(), or a dead letter (RUN/dead-letters/NAME.safetensors). `processor`, `options`,
+    `python`: the values of
+    --processor, --processor-option and --consumer-python. Blocks: until the consumer exits. Errors: Failed, with the
+    consumer's output, if the processor fails; Error if offramp-consumer is not found.
     """
     given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
     flags = [
@@ -100,8 +103,9 @@ def process(
 
 def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str:
     """
-    Compiles a processor in C or C++ into `folder` and returns its name for --processor: so:FOLDER/NAME.so. CC and CXX name the compilers.
-    Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with the compiler's output.
+    Compiles a processor in C or C++ into `folder` and returns its name for --processor: so:FOLDER/NAME.so. CC and CXX
+    name the compilers. Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with
+    the compiler's output.
     """
     path, library = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
     compiler, standard = (
@@ -139,7 +143,9 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
 
 
 def consumer() -> pathlib.Path:
-    """Finds offramp-consumer: in OFFRAMP_BIN_DIR, else in the package, the checkout's build or the PATH. Errors: Error."""
+    """
+    Finds offramp-consumer: in OFFRAMP_BIN_DIR, else in the package, the checkout's build or the PATH. Errors: Error.
+    """
     named = os.environ.get(PROGRAMS)
     places = (
         [named]

@@ -1,6 +1,7 @@
 """
-`offramp-consumer --processor post.py:save` executes this module, in the interpreter that --consumer-python names. The consumer runs in the
-library libofframp_worker.so and calls the user's function for each slab. Do not start this module by hand.
+`offramp-consumer --processor post.py:save` executes this module, in the interpreter that --consumer-python names. The
+consumer runs in the library libofframp_worker.so and calls the user's function for each slab. Do not start this module
+by hand.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ LIBRARY = "OFFRAMP_WORKER_LIBRARY"
 
 
 def import_package() -> None:
-    """Imports this file's package as `offramp`, without adding its parent folder to sys.path: other packages there may be for another interpreter."""
+    """
+    Imports this file's package as `offramp`, without adding its parent folder to sys.path: other packages there may be
+    for another interpreter.
+    """
     folder = dirname(__file__)
     spec = importlib.util.spec_from_file_location(
         "offramp", join(folder, "__init__.py"), submodule_search_locations=[folder]
@@ -60,7 +64,8 @@ def main(argv: list[str]) -> int:
     worker.offramp_worker_main.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p), ctypes.c_void_p]
     command = [b"offramp-consumer", *map(os.fsencode, argv)]
     table = _host.table()
-    # The consumer blocks signals and reads them. Forked children unblock them: multiprocessing ends its pools with SIGTERM.
+    # The consumer blocks signals and reads them. Forked children unblock them: multiprocessing ends its pools with
+    # SIGTERM.
     os.register_at_fork(after_in_child=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, []))
     return int(
         worker.offramp_worker_main(len(command), (ctypes.c_char_p * (len(command) + 1))(*command), ctypes.byref(table))

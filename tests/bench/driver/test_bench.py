@@ -1,4 +1,7 @@
-"""The benchmark in its small form, as a user starts it: every row is there and complete, and nothing is left behind. No time is asserted."""
+"""
+The benchmark in its small form, as a user starts it: every row is there and complete, and nothing is left behind. No
+time is asserted.
+"""
 
 import json
 import math

@@ -1,5 +1,7 @@
-"""A second build as a contestant: found, started with the flags that it knows, alternated and compared with ours, and refused if it cannot do
-the same work. The older builds here are scripts around this build's programs."""
+"""
+A second build as a contestant: found, started with the flags that it knows, alternated and compared with ours, and
+refused if it cannot do the same work. The older builds here are scripts around this build's programs.
+"""
 
 import json
 import os

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""The article's design in Python, one program for all its rungs: a peer of the benchmark, run by its driver until it is killed.
+"""
+The article's design in Python, one program for all its rungs: a peer of the benchmark, run by its driver until it is
+killed.
 
 0              compute, output.cpu(), serialise, all in one process
 1              output.cpu() through a queue to worker processes: a new shared segment per batch
@@ -88,7 +90,10 @@ class Sequential:
 
 
 def process_context():
-    """Workers must not inherit CUDA's state, so a fork server without CUDA forks them. Without a GPU there is no such state."""
+    """
+    Workers must not inherit CUDA's state, so a fork server without CUDA forks them. Without a GPU there is no such
+    state.
+    """
     return torch.multiprocessing.get_context("forkserver" if torch.cuda.is_available() else "fork")
 
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Copies back to back and does nothing else: the limit of the link. Runs until the driver kills it.
+"""
+Copies back to back and does nothing else: the limit of the link. Runs until the driver kills it.
 
     --direction d2h --memory page-locked     the copy ceiling: from the device into page-locked shared memory
-    --direction h2d --memory ...             the upload from ordinary memory, blocking or not, and from page-locked memory
+    --direction h2d --memory ...             the upload from ordinary memory, blocking or not, and from page-locked
+                                             memory
 
 On a machine without a GPU the copies are memcpy.
 """

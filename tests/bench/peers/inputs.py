@@ -1,4 +1,6 @@
-"""Ways in which a peer's input reaches the device. Batches are made once and reused, so that making them is not measured."""
+"""
+Ways in which a peer's input reaches the device. Batches are made once and reused, so that making them is not measured.
+"""
 
 import torch
 

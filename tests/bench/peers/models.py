@@ -1,6 +1,8 @@
-"""The peers' models, in PyTorch, as fast as eager PyTorch goes: batch normalisation folded, channels-last, autotuned, and the small
-logits widened to float32 before they are enlarged, as ours are. The short one is replayed as a CUDA graph, as ours is. Weights are random,
-because only speed matters."""
+"""
+The peers' models, in PyTorch, as fast as eager PyTorch goes: batch normalisation folded, channels-last, autotuned, and
+the small logits widened to float32 before they are enlarged, as ours are. The short one is replayed as a CUDA graph, as
+ours is. Weights are random, because only speed matters.
+"""
 
 import torch
 
@@ -77,8 +79,10 @@ def make_encoder(options, device, dtype):
 
 
 class Replay:
-    """A function of one float32 tensor on the device, captured once as a CUDA graph. The graph has its own memory: the input
-    is copied in and the output copied out, so that an output can be kept while the next is computed."""
+    """
+    A function of one float32 tensor on the device, captured once as a CUDA graph. The graph has its own memory: the
+    input is copied in and the output copied out, so that an output can be kept while the next is computed.
+    """
 
     def __init__(self, run, shape, device):
         self._input = torch.randn(shape, device=device)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""JPEG files to PNG files as PyTorch users write it: a DataLoader whose processes decode, the network, and a pool of writing processes. A peer of the
-benchmark that runs until its driver kills it."""
+"""
+JPEG files to PNG files as PyTorch users write it: a DataLoader whose processes decode, the network, and a pool of
+writing processes. A peer of the benchmark that runs until its driver kills it.
+"""
 
 import argparse
 import collections

@@ -1,4 +1,6 @@
-"""The progress of a peer, which the benchmark's driver reads while it runs: a small file of cells, one per process that finishes samples.
+"""
+The progress of a peer, which the benchmark's driver reads while it runs: a small file of cells, one per process that
+finishes samples.
 
 A cell is 64 bytes, so that no two processes write one cache line. Records go alternately to its two slots. The
 number of records is stored last, as one word: it commits the record, and its parity selects the newest slot.
@@ -10,8 +12,8 @@ number of records is stored last, as one word: it commits the record, and its pa
                   bytes   u64   of their payloads
    40 record 1    the same
 
-A process that dies or stops in the middle of a record leaves the committed one intact, so no reader waits. Stores and loads happen in program
-order, as on x86-64.
+A process that dies or stops in the middle of a record leaves the committed one intact, so no reader waits. Stores and
+loads happen in program order, as on x86-64.
 """
 
 import mmap
@@ -60,8 +62,10 @@ class ProgressReader:
         self._memory = map_progress_file(path)
 
     def read(self):
-        """(samples, CLOCK_MONOTONIC of the last one, bytes) over all cells. Reads again if any process committed meanwhile, because
-        a record may have been overwritten and the sum would belong to no moment."""
+        """
+        (samples, CLOCK_MONOTONIC of the last one, bytes) over all cells. Reads again if any process committed
+        meanwhile, because a record may have been overwritten and the sum would belong to no moment.
+        """
         while True:
             before = self._commits()
             records = [

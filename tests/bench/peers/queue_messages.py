@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Messages alone through multiprocessing.Queue: numbers of slabs go to readers through one queue and come back through another.
+"""
+Messages alone through multiprocessing.Queue: numbers of slabs go to readers through one queue and come back through
+another.
 
-With --progress it runs until it is killed, with all slabs in flight. With --latency it passes one number at a time through an idle
-queue, prints one JSON line with the times from put to get, and ends.
+With --progress it runs until it is killed, with all slabs in flight. With --latency it passes one number at a time
+through an idle queue, prints one JSON line with the times from put to get, and ends.
 """
 
 import argparse
@@ -46,7 +48,10 @@ def pass_on(work, free):
 
 
 def histogram(times_ns):
-    """[upper bound in microseconds, count] in steps of an eighth of a power of two, like offramp-message-bench, without empty steps."""
+    """
+    [upper bound in microseconds, count] in steps of an eighth of a power of two, like offramp-message-bench, without
+    empty steps.
+    """
     counts = collections.Counter(math.ceil(8 * math.log2(max(time_ns, 1000) / 1000)) for time_ns in times_ns)
     return [[2 ** (step / 8), counts[step]] for step in sorted(counts)]
 

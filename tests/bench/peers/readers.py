@@ -1,5 +1,7 @@
-"""The work of a peer's worker processes on a batch, and their loops. The fork server imports this before it forks workers, so that they start
-fast; it never uses CUDA."""
+"""
+The work of a peer's worker processes on a batch, and their loops. The fork server imports this before it forks workers,
+so that they start fast; it never uses CUDA.
+"""
 
 import ctypes
 

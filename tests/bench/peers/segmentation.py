@@ -1,4 +1,7 @@
-"""Segmentation networks in PyTorch with the weights of a file, as the peers run them: 8-bit pictures to logits of the pictures' size."""
+"""
+Segmentation networks in PyTorch with the weights of a file, as the peers run them: 8-bit pictures to logits of the
+pictures' size.
+"""
 
 import pathlib
 import sys

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Lines of text to vectors in a database as users of sentence-transformers write it: a loop of encode() and the database's fastest insert (COPY for
-PostgreSQL, executemany for SQLite). A peer of the benchmark that runs until its driver kills it."""
+"""
+Lines of text to vectors in a database as users of sentence-transformers write it: a loop of encode() and the database's
+fastest insert (COPY for PostgreSQL, executemany for SQLite). A peer of the benchmark that runs until its driver kills
+it.
+"""
 
 import argparse
 import itertools

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""Measures how fast a database takes ready rows: the vectors of a flat file, repeatedly under new keys, one transaction each time, by COPY into PostgreSQL
-or executemany into SQLite. A limit of the benchmark that runs until its driver kills it."""
+"""
+Measures how fast a database takes ready rows: the vectors of a flat file, repeatedly under new keys, one transaction
+each time, by COPY into PostgreSQL or executemany into SQLite. A limit of the benchmark that runs until its driver kills
+it.
+"""
 
 import argparse
 import pathlib

@@ -1,4 +1,7 @@
-"""The contract of processors that write to PostgreSQL, with a real server. OFFRAMP_TEST_ONE_IN: the distance between two steps at which it kills."""
+"""
+The contract of processors that write to PostgreSQL, with a real server. OFFRAMP_TEST_ONE_IN: the distance between two
+steps at which it kills.
+"""
 
 import os
 import pathlib

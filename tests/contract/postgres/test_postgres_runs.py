@@ -197,7 +197,10 @@ class Runs(Killed, WithServer):
         self.assertEqual((self.rows(), self.rows(self.aside(run))), (self.undisturbed(), before))
 
     def test_a_shard_whose_place_is_removed_ends(self):
-        """As after a merge of another attempt's work, or when the job is given up: a consumer that starts then does not wait."""
+        """
+        As after a merge of another attempt's work, or when the job is given up: a consumer that starts then does not
+        wait.
+        """
         job = JobWorld(*FLAGS, "--processor", self.processor, "--sink", self.sink)
         self.addCleanup(job.__exit__, None, None, None)
         self.assertEqual(job.init(2)[0], 0)

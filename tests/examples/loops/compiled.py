@@ -1,5 +1,6 @@
 """
-A network under torch.compile. With mode="reduce-overhead" on a GPU, each call overwrites the outputs of the previous one, so pass copy=True.
+A network under torch.compile. With mode="reduce-overhead" on a GPU, each call overwrites the outputs of the previous
+one, so pass copy=True.
 """
 
 import sys

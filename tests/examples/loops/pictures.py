@@ -1,4 +1,7 @@
-"""A loop like those of diffusers: several steps turn noise into pictures. Each batch is copied while the next one is computed."""
+"""
+A loop like those of diffusers: several steps turn noise into pictures. Each batch is copied while the next one is
+computed.
+"""
 
 import sys
 

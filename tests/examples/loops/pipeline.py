@@ -1,4 +1,6 @@
-"""A Hugging Face pipeline whose vectors go to consumers. It uses a small BERT with random weights: load yours by name."""
+"""
+A Hugging Face pipeline whose vectors go to consumers. It uses a small BERT with random weights: load yours by name.
+"""
 
 import sys
 

@@ -1,4 +1,7 @@
-"""One WebDataset shard per slab, named after its first sample: KEY.tar has KEY.npy and KEY.json of each sample. A shard is complete or absent."""
+"""
+One WebDataset shard per slab, named after its first sample: KEY.tar has KEY.npy and KEY.json of each sample. A shard is
+complete or absent.
+"""
 
 import io
 

@@ -7,7 +7,9 @@ from qdrant_client.models import Distance, PointStruct, VectorParams
 
 
 class Collector:
-    """`url`: a server, for any number of consumers; or `path`: a folder, which only one consumer can open (--consumers 1)."""
+    """
+    `url`: a server, for any number of consumers; or `path`: a folder, which only one consumer can open (--consumers 1).
+    """
 
     def __init__(self, collection, url=None, path=None):
         self._name = collection

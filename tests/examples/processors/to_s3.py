@@ -1,4 +1,7 @@
-"""Each sample to s3://BUCKET/KEY.npy with fsspec. An object is complete or absent, and a repeated delivery writes the same object."""
+"""
+Each sample to s3://BUCKET/KEY.npy with fsspec. An object is complete or absent, and a repeated delivery writes the same
+object.
+"""
 
 import io
 

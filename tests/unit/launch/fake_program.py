@@ -1,6 +1,7 @@
 """
-Replaces the ladder's program, the producer and the consumer while a ladder runs its rungs. It writes the files of a run with round numbers immediately.
-The environment controls it: FAKE_DIFFERS, FAKE_FAILS and FAKE_HANGS each name a rung, and FAKE_LOG is the file to which it appends its command lines.
+Replaces the ladder's program, the producer and the consumer while a ladder runs its rungs. It writes the files of a run
+with round numbers immediately. The environment controls it: FAKE_DIFFERS, FAKE_FAILS and FAKE_HANGS each name a rung,
+and FAKE_LOG is the file to which it appends its command lines.
 """
 
 import json

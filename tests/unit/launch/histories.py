@@ -1,4 +1,6 @@
-"""Steps the attempts of a job through the launcher's code for a shard and a merge, with a fake run of three small files."""
+"""
+Steps the attempts of a job through the launcher's code for a shard and a merge, with a fake run of three small files.
+"""
 
 import contextlib
 import io

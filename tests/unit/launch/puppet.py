@@ -1,11 +1,13 @@
 """
-Replaces the producer and the consumer. It connects to the test, sends its role, and obeys the test's orders, one JSON object a line:
+Replaces the producer and the consumer. It connects to the test, sends its role, and obeys the test's orders, one JSON
+object a line:
 
-    {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}: publish its endpoint
+    {"exit": 3}   {"dies_of": "SIGTERM"}   {"status": {...}}   {"summary": {...}}   {"log": "text"}   {"meet": true}:
+     publish its endpoint
     {"eats": true}: allocate memory until it is killed
 
-It reports each SIGTERM and the end of its lifeline to the test, and exits on its own only when the lifeline ends. An action
-"instead of a run", such as sweep, it carries out immediately.
+It reports each SIGTERM and the end of its lifeline to the test, and exits on its own only when the lifeline ends. An
+action "instead of a run", such as sweep, it carries out immediately.
 """
 
 import json

@@ -11,8 +11,10 @@ LATE = 0.05  # share of a tick by which a real one may be late
 class SimulatedRun:
     """
     `make_seconds(now)`: the producer's time for a slab. `take_seconds(now)`: a consumer's time for a slab.
-    `cores`: the cores that all programs share (None: each has its own). `join_seconds`: from a consumer's start to its first slab.
-    `ahead`: batches that the producer makes while it waits for a slab. `noise`: each time varies by a factor between 1 - noise and 1 + noise.
+    `cores`: the cores that all programs share (None: each has its own). `join_seconds`: from a consumer's start to its
+    first slab.
+    `ahead`: batches that the producer makes while it waits for a slab. `noise`: each time varies by a factor between 1
+    - noise and 1 + noise.
     """
 
     def __init__(
@@ -155,7 +157,10 @@ class SimulatedRun:
         }
 
     def follow(self, following, until, observe=lambda status: status):
-        """Simulates until `until` and applies the decisions. Returns (seconds, new number, reason) of each change. `observe`: makes the observed status."""
+        """
+        Simulates until `until` and applies the decisions. Returns (seconds, new number, reason) of each change.
+        `observe`: makes the observed status.
+        """
         changes = []
         while self.now < until:
             self.advance(min(until, self.now + TICK_SECONDS * (1 + LATE * self.ticks.random())))

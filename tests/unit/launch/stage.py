@@ -85,7 +85,8 @@ class Stage:
             "PUPPET_SOCKET": str(self.folder / "door"),
             "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
-        # A producer's run in shared memory: its lock and the cells that consumers join, under the run name that a puppet publishes.
+        # A producer's run in shared memory: its lock and the cells that consumers join, under the run name that a
+        # puppet publishes.
         self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
         self._cells_path = self._lock_path.with_suffix(".cells")
         self._cells_path.touch(0o600)

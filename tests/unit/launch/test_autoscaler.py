@@ -37,7 +37,10 @@ class PhasesTest(unittest.TestCase):
         reached=REACHED,
         **given,
     ):
-        """`phases`: (producer seconds per slab, consumer seconds per slab). Returns (run, [(time, number, why)] of each phase)."""
+        """
+        `phases`: (producer seconds per slab, consumer seconds per slab). Returns (run, [(time, number, why)] of each
+        phase).
+        """
 
         def at(which):
             return lambda now: phases[min(int(now // seconds), len(phases) - 1)][which]

@@ -1,4 +1,7 @@
-"""GPU selection, each worker's share of the machine, failing workers, and the removal of the job, interrupted at every step."""
+"""
+GPU selection, each worker's share of the machine, failing workers, and the removal of the job, interrupted at every
+step.
+"""
 
 import contextlib
 import errno

@@ -1,4 +1,7 @@
-"""Jobs: files that are created once, refused files of other jobs, exit codes, and histories of two attempts with kills at any step."""
+"""
+Jobs: files that are created once, refused files of other jobs, exit codes, and histories of two attempts with kills at
+any step.
+"""
 
 import contextlib
 import errno
@@ -818,8 +821,9 @@ class ShardExitTest(unittest.TestCase):
 
 class HistoriesTest(InAFolder):
     """
-    Two concurrent attempts at one shard, each killed at random file operations and restarted, then a merge that is killed the same way; file times
-    jump. Every history ends with one record, and with the bytes of one run: no item is lost or duplicated.
+    Two concurrent attempts at one shard, each killed at random file operations and restarted, then a merge that is
+    killed the same way; file times jump. Every history ends with one record, and with the bytes of one run: no item is
+    lost or duplicated.
     """
 
     def test_every_history_gives_the_results_of_one_run(self):

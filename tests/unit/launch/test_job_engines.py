@@ -1,6 +1,6 @@
 """
-Files for engines: Slurm's script and Kubernetes' manifest, read by a shell and by YAML and schema readers. Kubernetes' schemas need a package of 100 MB
-and are skipped without it. With it, in this folder:
+Files for engines: Slurm's script and Kubernetes' manifest, read by a shell and by YAML and schema readers. Kubernetes'
+schemas need a package of 100 MB and are skipped without it. With it, in this folder:
 
     python3 -m venv VENV && VENV/bin/pip install kubernetes-validate
     PYTHONPATH=../../../launch VENV/bin/python -m unittest -v test_job_engines

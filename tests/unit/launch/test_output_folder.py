@@ -487,7 +487,10 @@ class MakeRoomTest(unittest.TestCase):
         self.assertIn("holds the work of an earlier run", self.room(resume=True)[1])
 
     def test_a_kill_at_each_step_keeps_the_results_whole(self):
-        """The process dies right before or after each system call that changes a name; the next run finds the results whole."""
+        """
+        The process dies right before or after each system call that changes a name; the next run finds the results
+        whole.
+        """
         steps = 0
         while True:
             shutil.rmtree(self.output, ignore_errors=True)

@@ -1,4 +1,7 @@
-"""The sentences and rows of a run, and the page of --http that draws them: it is self-contained. Its display, if a browser is installed."""
+"""
+The sentences and rows of a run, and the page of --http that draws them: it is self-contained. Its display, if a browser
+is installed.
+"""
 
 import contextlib
 import html.parser

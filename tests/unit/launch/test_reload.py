@@ -22,7 +22,9 @@ class ReloadTest(unittest.TestCase):
         return puppet
 
     def take_slabs(self, *puppets, but=(), stalled=()):
-        """The run reports that these consumers take slabs and those of `but` do not. `stalled`: pids of stalled ones."""
+        """
+        The run reports that these consumers take slabs and those of `but` do not. `stalled`: pids of stalled ones.
+        """
         states = [*((puppet.pid, True) for puppet in puppets), *((puppet.pid, False) for puppet in but)]
         self.producer.order(
             status={

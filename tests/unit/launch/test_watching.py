@@ -44,7 +44,10 @@ def moment(seconds):
 
 
 class MetricsTest(unittest.TestCase):
-    """Names, types, labels and units are frozen, because dashboards and alerts depend on them. A golden file changes only when a metric is added."""
+    """
+    Names, types, labels and units are frozen, because dashboards and alerts depend on them. A golden file changes only
+    when a metric is added.
+    """
 
     maxDiff = None
 

@@ -511,7 +511,8 @@ ALARMING = {
 
 class FakeLauncher:
     """
-    The control socket of a run in `folder`. It answers with a document until mute(), and is removed by end(). Owns: a thread. `asked`: every request.
+    The control socket of a run in `folder`. It answers with a document until mute(), and is removed by end(). Owns: a
+    thread. `asked`: every request.
     """
 
     def __init__(self, folder, document):

@@ -3,18 +3,21 @@ Turns lines of text into rows of tokens. A producer starts this program and writ
 
     tokenizer_server.py TOKENIZER.json LENGTH PROMPT [CHUNK OVERLAP]
 
-All numbers are little-endian. First, once: a reply with the size of the tokenizer's vocabulary (u32). Then, until the input ends:
+All numbers are little-endian. First, once: a reply with the size of the tokenizer's vocabulary (u32). Then, until the
+input ends:
 
     request   u32 texts, u32 bytes of each, the texts in UTF-8
-    reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32; then for each text 1 if it was cut, else 0, int32
+    reply     u32 0, u32 bytes, then for each text LENGTH ids and LENGTH of an attention mask, int32; then for each
+              text 1 if it was cut, else 0, int32
               u32 1, u32 bytes, the error, in UTF-8; the program ends
 
-With CHUNK and OVERLAP a request is one text, and the reply lists its chunks: for each, its first character and the one after its last (u32 each;
-Unicode code points). A chunk has at most CHUNK tokens, including those that the tokenizer adds to every text, and shares at most OVERLAP with the
-previous one. PROMPT, possibly empty, precedes each text and each chunk.
+With CHUNK and OVERLAP a request is one text, and the reply lists its chunks: for each, its first character and the one
+after its last (u32 each; Unicode code points). A chunk has at most CHUNK tokens, including those that the tokenizer
+adds to every text, and shares at most OVERLAP with the previous one. PROMPT, possibly empty, precedes each text and
+each chunk.
 
-Needs the `tokenizers` package, limited to one core: the producer starts as many of these processes as it can use. Longer texts are cut; shorter ones
-are filled with the tokenizer's padding, which the mask excludes.
+Needs the `tokenizers` package, limited to one core: the producer starts as many of these processes as it can use.
+Longer texts are cut; shorter ones are filled with the tokenizer's padding, which the mask excludes.
 """
 
 import array
@@ -28,8 +31,10 @@ PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 
 
 class RowTokenizer:
-    """Rows of `length` tokens, for texts of any length. The padding for each number of tokens is prepared: the library's own padding would take a
-    tenth of its time."""
+    """
+    Rows of `length` tokens, for texts of any length. The padding for each number of tokens is prepared: the library's
+    own padding would take a tenth of its time.
+    """
 
     def __init__(self, path, length, prompt=""):
         from tokenizers import Tokenizer
@@ -126,8 +131,9 @@ class Chunker:
 
 def cut(text, offsets, words, most, overlap):
     """
-    Spans of characters, each of at most `most` of the tokens at `offsets`. A span ends at the end of a word if it keeps half of its tokens, and begins
-    at the beginning of one if it keeps a part of the overlap: preferably at white space, else between the tokenizer's words, else anywhere.
+    Spans of characters, each of at most `most` of the tokens at `offsets`. A span ends at the end of a word if it keeps
+    half of its tokens, and begins at the beginning of one if it keeps a part of the overlap: preferably at white space,
+    else between the tokenizer's words, else anywhere.
     """
 
     def begins_word(token):
