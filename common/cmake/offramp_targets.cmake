@@ -17,8 +17,8 @@ elseif(NOT OFFRAMP_SANITIZER STREQUAL "")
     message(FATAL_ERROR "OFFRAMP_SANITIZER is '${OFFRAMP_SANITIZER}'; known: address, thread, or empty")
 endif()
 
-# A room's sources are compiled together if the preset sets it (all but `dev`): most of a file's seconds are the headers'. GCC frees no memory
-# below 1 GiB then: to look for what is free takes a tenth of its time or more (a benchmark's file: 27.5 s and 0.8 GB, so 22.0 s and 1.2 GB).
+# All presets but `dev` compile a room's sources together, since headers take most of the time. GCC then frees no memory below 1 GiB: its
+# collector takes a tenth of the time or more (a benchmark's file: 27.5 s and 0.8 GB with it, 22.0 s and 1.2 GB without).
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(--param=ggc-min-heapsize=1048576)
 endif()

@@ -42,7 +42,7 @@ constexpr const char* kOneProducer =
 
 std::string live_folder(const std::string& run_dir) { return run_dir + "/" + run_files::kLive; }
 
-// As short as possible: the user's directory takes most of a socket's path.
+// Short, because the user's directory takes most of a socket's path.
 std::string socket_name(std::string_view begin, const Endpoint& endpoint) {
     const auto of_run_and_epoch = static_cast<std::uint32_t>(endpoint.names.nonce + endpoint.epoch);
     return fmt::format("{}{:08x}{}", begin, of_run_and_epoch, kSocketsEnd);

@@ -31,7 +31,7 @@ CHECKPOINT = ".offramp-checkpoint"
 OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
 NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
-# What a run leaves in its output before it has a result.
+# Files of a run in its output before it has a result.
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10

@@ -36,7 +36,7 @@ UNITS = {
 
 @dataclasses.dataclass
 class Answer:
-    """What a program says of its flags. `given`: its settings before the producer detected some."""
+    """A program's settings. `given`: those before the producer detected some."""
 
     config: dict
     given: dict
@@ -53,7 +53,7 @@ class Resolved:
     producer: str
     argv: list
     config: dict
-    found: list  # flags of what only the producer detects
+    found: list  # flags that only the producer can detect
     version: str
     added: list
     is_demo: bool

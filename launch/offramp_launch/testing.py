@@ -1,4 +1,4 @@
-"""Builds and runs the tests with ctest: the daily ones or all, optionally under the sanitizers."""
+"""Builds and runs the tests with ctest: the quick ones or all, optionally under the sanitizers."""
 
 import platform
 import subprocess
@@ -16,7 +16,7 @@ REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirement
 SANITIZED = ("asan", "tsan")
 LEFT_OUT = {"asan": ["models", "torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
-# The label of suites of minutes that --all adds to the daily tests. Arguments that select tests select among all.
+# The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
 # For two cores: tests that start runs wait for a third of their time.
 PARALLEL_TESTS = 3

@@ -23,7 +23,7 @@ namespace offramp {
 // The broker's part in a recovery (producer/recovery/): it continues the dead producer's totals and slabs, and takes
 // back that producer's consumers. Until they return, they are peers that are away: no connection, but a pidfd.
 //
-// Owns: nothing; results go to the state. Borrows: what its constructor names. Thread: the broker's. Blocks: never.
+// Owns: nothing. Borrows: what its constructor names. Thread: the broker's. Blocks: never.
 // Errors: a missing progress record (expect); SystemError when the system will not watch a process.
 class ContinuedRun {
   public:

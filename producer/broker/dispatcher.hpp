@@ -27,8 +27,8 @@ inline constexpr std::chrono::nanoseconds kAcknowledgeAlone = std::chrono::milli
 // Tickets out, releases in: assigns slabs within each consumer's window and the ledger's rules, and records the
 // results.
 //
-// Owns: whose turn it is. Borrows: what its constructor names. Thread: the broker's. Blocks: never. Errors: none; an
-// unauthorized release is counted, and changes nothing.
+// Owns: the order in which consumers get slabs. Borrows: what its constructor names. Thread: the broker's. Blocks:
+// never. Errors: none; an unauthorized release is counted, and changes nothing.
 class Dispatcher {
   public:
     Dispatcher(SlabLedger& ledger, BrokerPort& port, const Clock& clock, const BrokerOptions& options, PeerTable& peers,

@@ -31,7 +31,7 @@ struct PublishedSlab {
     std::uint64_t filled_at_ns = 0;
     std::uint64_t items_through = 0;  // the number of the last item in it, plus one
     std::uint32_t skipped = 0;        // items, including those of skipped batches just before it
-    std::uint32_t dropped = 0;        // samples dropped just before it, for want of a free slab
+    std::uint32_t dropped = 0;        // samples dropped just before it, because no slab was free
     std::vector<ItemRange> items;     // without empty rows, in the order of the slab's rows
 
     // Its contribution to totals.

@@ -20,7 +20,7 @@ nlohmann::json releases_json(const BrokerReport& broker);
 enum class WhichConsumers { Living, All };
 nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);
 
-// What the broker does not know of a status. Absent: the run does not measure it; the page has null.
+// Fields of the status that the broker does not know. Absent: the run does not measure it; the page has null.
 struct StatusFields {
     std::string state, run_id;
     std::uint64_t producers = 1;

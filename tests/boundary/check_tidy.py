@@ -2,7 +2,6 @@
 """
 Runs clang-tidy with .clang-tidy over every C++ file of a build, including tests. Each finding is a line on standard
 error, and the exit status is 1.
---one-in 3 checks a daily third of the files; without it, all files, as before handing in a change.
 
 Most of the time goes into included headers, so sources of many rooms are read together as one file. Sources whose local
 names collide are read again in a second group. Excluded: device code, which nvcc compiles, and the installed C header,

@@ -65,7 +65,7 @@ Palette gray_ramp() {
     return palette;
 }
 
-// `flags` (a screen's or a picture's) tell whether a palette follows, and its number of colours.
+// `flags` (a screen's or a picture's) say if a palette follows, and how many colours it has.
 void take_palette(GifBytes& bytes, unsigned flags, Palette& palette) {
     if ((flags & 0x80U) == 0) return;
     const auto colors = bytes.take(std::size_t{3} << ((flags & 7U) + 1));

@@ -15,7 +15,7 @@ class SettingGroup;
 struct RunSettings {
     std::string run_dir;              // sockets, status, logs; empty: chosen by the launch script
     std::string run_id;               // names the shared-memory objects
-    std::string profile = "default";  // "default", "article"
+    std::string profile = "default";  // "default", "article", "embeddings"
     std::uint32_t consumers = 0;      // 0: auto
     std::string log_level = "info";
     LogFormat log_format = LogFormat::Text;

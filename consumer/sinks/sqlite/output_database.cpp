@@ -273,9 +273,9 @@ void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) 
 
 // Other consumers' commits may come between. Each commit writes the header, so that its counter rises.
 DatabaseCounts OutputDatabase::count_commit() {
-    static const std::string kHeader = "PRAGMA application_id = " + std::to_string(kApplication);
+    static const std::string header = "PRAGMA application_id = " + std::to_string(kApplication);
     database_->prepared("UPDATE offramp_commits SET count = count + 1").run();
-    database_->prepared(kHeader).run();
+    database_->prepared(header).run();
     SqliteStatement& count = database_->prepared("SELECT count FROM offramp_commits");
     Counts there{.commits = 0, .changes = changes_of(*database_)};
     while (count.step()) there.commits = count.number(0);

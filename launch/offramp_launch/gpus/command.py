@@ -48,7 +48,7 @@ NOT_HERE = {
     "--producer": "your own producer program chooses its GPU itself",
     "--overwrite": "it cannot replace a finished run's results: give another --output, or remove what is there",
     "--shard": "it runs all shards: --shards sets their number",
-    "--strategy": "the article's rungs are measured with one producer",
+    "--strategy": "the rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
     "--samples-folder": "it is an internal flag of the programs",
     "--input-list": "it is an internal flag of the programs",

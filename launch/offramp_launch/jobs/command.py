@@ -41,7 +41,7 @@ SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "your own producer program splits its input itself",
-    "--strategy": "the article's rungs are measured on one machine",
+    "--strategy": "the rungs are measured on one machine",
 }
 # Specific to this host, or secret.
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")

@@ -9,7 +9,7 @@ from offramp_launch.exit_code import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class Rung:
-    """`before`: the rung that its gain is relative to. `article_gain`: as the article words it."""
+    """`before`: the rung that its gain is relative to. `article_gain`: in the words of the article."""
 
     key: str
     title: str

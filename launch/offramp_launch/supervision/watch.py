@@ -24,9 +24,8 @@ if typing.TYPE_CHECKING:
 CONSUMERS_END_SECONDS = 1.5  # after the run, which waited for every admitted consumer's Disconnect
 TERMINATE_SECONDS = 10  # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
 ABANDONED_END_SECONDS = 5  # for programs that were asked to abandon, before they are killed
-STATUS_SECONDS = (
-    0.5  # between two status.json files, unless --status-seconds is given; a user's program has no such flag
-)
+# Between two status.json files, unless --status-seconds is given. A user's program has no such flag.
+STATUS_SECONDS = 0.5
 
 
 @dataclasses.dataclass

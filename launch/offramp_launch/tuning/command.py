@@ -46,7 +46,7 @@ REFUSED = {
     "--shards": "it tunes one producer",
     "--producer": "your own program chooses its batches and slabs itself",
     "--on": "it tunes this machine",
-    "--strategy": "`ladder` measures the article's rungs",
+    "--strategy": "`ladder` measures the rungs",
     "--sink": "trials would write to that database",
     "--http-url": "trials would post their results there",
     "--trace-dir": "every trial would write the same files",

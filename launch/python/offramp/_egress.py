@@ -118,9 +118,8 @@ class Egress:
         self._pid = os.getpid()
         self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
         self._is_submitting = False
-        self._submission: _Submission | None = (
-            None  # set during submit(): after an exception, the loop does not know whether the batch was accepted
-        )
+        # Set during submit(): after an exception, the loop does not know whether the batch was accepted.
+        self._submission: _Submission | None = None
         self._opening: Run | None = None  # becomes _run once it is open
         self._run: Run | None = None
         self._consumers: ConsumerGroup | None = None

@@ -81,7 +81,7 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
     config.by_length = std::to_string(rows);
 }
 
-// As many pixels as the default batches of small tiles have: a network's memory grows with them.
+// The pixels of the default batches of small tiles: a network's memory grows with them.
 constexpr std::uint64_t kPixelsAtOnceOnGpu = std::uint64_t{64} * 1024 * 1024;
 constexpr std::uint64_t kPixelsAtOnceOnCpu = std::uint64_t{4} * 2048 * 2048;
 

@@ -29,7 +29,7 @@ struct EgressTraits {
     bool survives_producer() const { return has_pool(); }
 };
 
-// What a run hands to its outputs. Borrows all of it.
+// Parts of a run that its egress uses. Borrows all of them.
 struct EgressParts {
     const RunConfig& config;
     Device& device;
