@@ -100,7 +100,7 @@ NEED_PICTURES = ("cut-out", "overlay")
 
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
-    interrupts.handle_all_signals()  # an Egress that closes early expects no process afterwards
+    interrupts.handle_all_signals()
     http, argv = address.take(argv)
     flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
@@ -111,7 +111,8 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
-    rest, config, version, *number = parse_flags(places, rest)
+    with interrupts.deferred():  # it asks a program, which must not outlive this command: an Egress may close early
+        rest, config, version, *number = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
 
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, notes_of(config))

@@ -9,8 +9,9 @@ from offramp_launch.retries import left_of, reason_of
 
 def failure_of(code, stopped_by, report, producers_end, finishing, run_dir):
     """
-    None for a run with exit code 0, else a non-empty line. `stopped_by`: the LaunchError for which the launcher ended
-    the run, if any.
+    None for a run with exit code 0, else a non-empty line.
+
+    `stopped_by`: the LaunchError for which the launcher ended the run, if any.
     `report`: the producer's summary. `producers_end`, `finishing`: why the last producer and the program that merges
     outputs failed; None where they did not.
     """

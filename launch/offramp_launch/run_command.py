@@ -15,7 +15,15 @@ from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
 from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
-from offramp_launch.settings import SETTLED, number_of_consumers, producer_for, resolve, resolve_with_defaults, unit_of
+from offramp_launch.settings import (
+    SETTLED,
+    number_of_consumers,
+    producer_for,
+    require_run_to_continue,
+    resolve,
+    resolve_with_defaults,
+    unit_of,
+)
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.user import account_of
@@ -45,6 +53,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         if rungs.of_run(config).has_consumers
         else (config.get("consumers") or 0, None)
     )
+    require_run_to_continue(config)
     check_processors(places, resolved)
     account = account_of(config.get("consumer-user"))
     run_id, run_dir = run_dir_of(places, config, account)

@@ -218,8 +218,9 @@ def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lam
 
 def end_of_work(plan, finishing, code, report, words, explain):
     """
-    Retries the samples of failed batches and merges the outputs, once all programs of the run have ended. `report`: to
-    be corrected by the retries.
+    Retries the samples of failed batches and merges the outputs, once all programs of the run have ended.
+
+    `report`: corrected by the retries.
     `words(code)`: the consumer's command that merges. `explain(code, why)`: the reason of the code, where merging does
     not outweigh it. Returns (the exit code, the reason).
     """
@@ -355,8 +356,7 @@ def continue_command(places, typed, config, run_dir, replaces):
     """
     The command that continues a run, from any folder: the original command, run in its original folder, since its paths
     and those of its environment and --config are relative to it. `replaces`: the output still belongs to another run,
-    which --resume would continue; unless
-    --resume was given, the command then starts this run's work anew.
+    which --resume would continue; unless --resume was given, the command then starts this run's work anew.
     """
     words = without_values(to_type_again(typed), SETTLED)
     anew = replaces and not config.get("resume")

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 
-from offramp_launch import interrupts, sink
+from offramp_launch import sink
 from offramp_launch.arguments import hide_query, setting_given, without_values, words_of
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
@@ -63,8 +63,7 @@ def ask(program, argv):
     """
     The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged.
     """
-    with interrupts.deferred():
-        answer = answer_of([program, "settings", *argv])
+    answer = answer_of([program, "settings", *argv])
     try:
         found = json.loads(answer)
         return Answer(found["settings"], found.get("given", {}), found["version"])

@@ -18,6 +18,7 @@ LEFT_OUT = {"asan": ["models", "torch", "crash"], "tsan": [".*zmq.*"]}
 ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
+SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
 # For two cores: tests that start runs wait for a third of their time.
 PARALLEL_TESTS = 3
 SANITIZER_OPTIONS = {
@@ -33,6 +34,7 @@ def start(places, argv):
     flags, arguments = take_values(argv, TOOLCHAIN_FLAGS)
     sanitizers, arguments = take_switch(arguments, "--sanitizers")
     everything, arguments = take_switch(arguments, "--all")
+    everything = everything or selects_tests(arguments)
     presets = SANITIZED if sanitizers else ["release"]
     set_up(places, flags, REQUIREMENTS, {preset: build.TESTED[preset] for preset in presets})
     for preset in presets:
@@ -40,6 +42,10 @@ def start(places, argv):
         if code != 0:
             return code
     return 0
+
+
+def selects_tests(arguments):
+    return any(argument.startswith(SELECTING) and not argument.startswith("-LE") for argument in arguments)
 
 
 def run_ctest(places, preset, arguments, everything):
@@ -53,13 +59,13 @@ def run_ctest(places, preset, arguments, everything):
         env=environment,
         check=False,
     ).returncode
-    if not (everything or arguments or preset in SANITIZED):
+    if code == 0 and not everything and preset not in SANITIZED:
         print(f"\n[test] not run: {', '.join(slow_tests(places))}. To run these, too: ./launch/offramp test --all")
     return code
 
 
 def ctest_command(places, preset, arguments, everything):
-    left_out = [*LEFT_OUT.get(preset, []), *([] if everything or arguments else [SLOW])]
+    left_out = [*LEFT_OUT.get(preset, []), *([] if everything else [SLOW])]
     return [
         *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
         *("--progress", "-j", str(PARALLEL_TESTS)),

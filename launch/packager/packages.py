@@ -16,17 +16,24 @@ SUMS = "SHA256SUMS"
 
 
 def make(sources, build, into, kinds):
-    """Replaces the folder's packages of these kinds. Errors: CannotBuild."""
+    """Replaces packages of the same names, and lists those that it made in SHA256SUMS. Errors: CannotBuild."""
     if (sources / ".git").exists():
         os.environ.setdefault(
             "SOURCE_DATE_EPOCH", run_tool(["git", "-C", str(sources), "log", "-1", "--format=%ct"]).strip()
         )
     into.mkdir(parents=True, exist_ok=True)
+    before = states_of_packages(into)
     for kind in kinds:
         MAKERS[kind](sources, build, into)
-    packages = sorted(path for path in into.iterdir() if path.name.endswith(ENDINGS))
+    packages = [path for path, state in states_of_packages(into).items() if before.get(path) != state]
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in packages]
     (into / SUMS).write_text("".join(lines))
+
+
+def states_of_packages(folder):
+    """Packages in the folder, each with a value that changes when it is made again."""
+    packages = sorted(path for path in folder.iterdir() if path.name.endswith(ENDINGS))
+    return {path: (path.stat().st_ino, path.stat().st_ctime_ns) for path in packages}
 
 
 def make_sdist(sources, _, into):

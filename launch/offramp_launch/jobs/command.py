@@ -193,7 +193,7 @@ def require_job_flags(flags):
             "an --http-header that is not in a file would be stored in the job's folder, which others may read",
             "Give it as @FILE, a file that every host sees",
         )
-    refuse_names(names_in(flags))
+    refuse_names(word.partition("=")[0] for word in flags)  # the first is reported
 
 
 def refuse_of_a_shard(flags):

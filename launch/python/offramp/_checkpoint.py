@@ -1,8 +1,7 @@
 """
 FOLDER/.offramp-egress records which batches are done, so that a later run can resume. JSON lines:
 
-    {"offramp_egress": 1, "work": "NAME", "identity": {"processor": "npy", ...}, "tensors": [["logits", "float32", [64,
-        21, 512, 512]]]}
+    {"offramp_egress": 1, "work": "NAME", "identity": {...}, "tensors": [["logits", "float32", [64, 21]]]}
     {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
 
 A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind

@@ -80,12 +80,14 @@ class Consumer:
         Calls `function(slab)` for each slab on this thread. Returns True at the run's end, False after stop().
 
         A slab is accepted when the function returns. Exceptions of the function:
-        offramp.Failed: a failure is counted, and the slab is delivered again. After three failures (or `max_failures`
-        of the producer) it becomes a dead letter. The loop continues. offramp.Reject: the slab becomes a dead letter
-        immediately. The loop continues. offramp.Retry: the slab is returned without counting a failure, and run()
-        raises Retry. Use it if the sink is unavailable. Any other exception: a failure is counted, and run() raises it.
-        Keeping a view of the slab raises ViewKept in the same way. Ctrl-C and SystemExit: the slab is returned without
-        counting a failure.
+        - offramp.Failed: a failure is counted, and the slab is delivered again. After three failures (or `max_failures`
+          of the producer) it becomes a dead letter. The loop continues.
+        - offramp.Reject: the slab becomes a dead letter immediately. The loop continues.
+        - offramp.Retry: the slab is returned without counting a failure, and run() raises Retry. Use it if the sink is
+          unavailable.
+        - Any other exception: a failure is counted, and run() raises it. Keeping a view of the slab raises ViewKept in
+          the same way.
+        - Ctrl-C and SystemExit: the slab is returned without counting a failure.
         """
         if not callable(function) or inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
             raise BadArgument(

@@ -1006,7 +1006,14 @@ class BuildTest(unittest.TestCase):
 
         self.assertEqual("^(slow)$", left_out("release", [], False))
         self.assertIsNone(left_out("release", [], True))
-        self.assertIsNone(left_out("release", ["-R", "x"], False))
+        self.assertEqual("^(slow)$", left_out("release", ["-j", "8"], False))
+        for given, selects in (
+            (["-R", "x"], True),
+            (["-Lunit"], True),
+            (["-LE", "x"], False),
+            (["-j", "8"], False),
+        ):
+            self.assertEqual(selects, testing.selects_tests(given), given)
         self.assertEqual("^(models|torch|crash|slow)$", left_out("asan", [], False))
         self.assertEqual("^(models|torch|crash)$", left_out("asan", ["-R", "x"], True))
 
