@@ -45,9 +45,8 @@ def given_among(names, argv, config):
     Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not
     count.
     """
-    usual = {"--strategy": "streams"}
-    set_elsewhere = {name for name in names if config.get(name[2:]) and config[name[2:]] != usual.get(name)}
-    return [name for name in names if name in names_in(argv) | set_elsewhere]
+    usual, given = {"--strategy": "streams"}, names_in(argv)
+    return [name for name in names if name in given or config.get(name[2:]) and config[name[2:]] != usual.get(name)]
 
 
 def words_of(values):

@@ -13,6 +13,7 @@ from offramp_launch.consume_command import begin_results, counts, followers_amon
 from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
 from offramp_launch.run_steps import begin_work, end_of_work, run_dir_of, watched
+from offramp_launch.settings import require_run_to_continue
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
 from offramp_launch.watching import address
 
@@ -27,6 +28,7 @@ def start(places, argv, typed):
     program = words_of(flags[PRODUCER])
     rest, config, version, *number = parse_flags(places, rest, "run --producer", ACCEPTED)
     typed = sink.hide_password(typed, os.environ)
+    require_run_to_continue(config)
     run_id, run_dir = run_dir_of(places, config)
     work = begin_work(places, run_id, run_dir, config, rest, typed, version, number, http, producer=flags[PRODUCER])
     work.plan.producer = program

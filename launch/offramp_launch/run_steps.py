@@ -23,7 +23,7 @@ from offramp_launch.output_folder import OutputLock, is_used_by_other_run, remov
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
-from offramp_launch.settings import SETTLED, consumer_command, keep_settings, require_run_to_continue
+from offramp_launch.settings import SETTLED, consumer_command, keep_settings
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import COMMAND_ERROR
 from offramp_launch.supervision.watch import RunPlan
@@ -131,7 +131,6 @@ def run_dir_of(places, config, account=None):
     (a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors:
     LaunchError.
     """
-    require_run_to_continue(config)
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)

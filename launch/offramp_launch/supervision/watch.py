@@ -52,7 +52,7 @@ class RunPlan:
 class Watch(ProcessLoop):
     """
     Owns: the consumers.
-    Subclasses define what is watched beside the consumers, and _end_failed(); optionally _others(), _facts() and
+    Subclasses define the other processes to watch, and _end_failed(); optionally _others(), _facts() and
     _consumer_command().
     """
 
