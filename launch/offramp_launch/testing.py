@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+import xml.etree.ElementTree
 
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.setup import build
@@ -21,6 +22,8 @@ SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
 # For two cores: tests that start runs wait for a third of their time.
 PARALLEL_TESTS = 3
+# Of a failed test's output, printed again at the end.
+LAST_LINES = 12
 SANITIZER_OPTIONS = {
     # The CUDA driver needs the addresses that AddressSanitizer would forbid.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
@@ -54,21 +57,37 @@ def run_ctest(places, preset, arguments, everything):
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)
     print(f"[test] {preset}", flush=True)
+    report = places.build_folder(preset) / "tests.xml"
+    report.unlink(missing_ok=True)
     code = subprocess.run(
-        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, everything)],
+        [*without_random_addresses(preset), *ctest_command(places, preset, report, arguments, everything)],
         env=environment,
         check=False,
     ).returncode
+    if code != 0:
+        print(failures_in(report), flush=True)
     if code == 0 and not everything and preset not in SANITIZED:
         print(f"\n[test] not run: {', '.join(slow_tests(places))}. To run these, too: ./launch/offramp test --all")
     return code
 
 
-def ctest_command(places, preset, arguments, everything):
+def failures_in(report):
+    """The end of each failed test's output, which ctest printed thousands of lines before."""
+    try:
+        failed = xml.etree.ElementTree.parse(report).iterfind("testcase[@status='fail']")
+    except (OSError, xml.etree.ElementTree.ParseError):  # ctest could not begin, and has said why
+        return ""
+    ends = ((test.get("name"), (test.findtext("system-out") or "").strip().splitlines()) for test in failed)
+    return "\n".join(
+        f"\n[test] {name} failed and printed at last:\n" + "\n".join(lines[-LAST_LINES:]) for name, lines in ends
+    )
+
+
+def ctest_command(places, preset, report, arguments, everything):
     left_out = [*LEFT_OUT.get(preset, []), *([] if everything else [SLOW])]
     return [
         *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
-        *("--progress", "-j", str(PARALLEL_TESTS)),
+        *("--progress", "-j", str(PARALLEL_TESTS), "--output-junit", str(report)),
         *ONLY.get(preset, []),
         *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),
         *arguments,
