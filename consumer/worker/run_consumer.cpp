@@ -23,6 +23,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/base/version.hpp"
+#include "common/shm/run_files.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/tracing/range_file.hpp"
 #include "consumer/hosts/make_hosted.hpp"
@@ -71,6 +72,17 @@ int prepare(int argc, const char* const* argv, const std::function<void(const Ru
     }
 }
 
+// Finishes with the consumers' notes of their subfolders, which no consumer of the run needs afterwards.
+void finish_noted(const RunConfig& config, const std::function<void(const RunConfig&)>& finish) {
+    const std::string notes = config.run_dir + "/" + run_files::kResultFolders;
+    HeldOutput held;
+    std::error_code unknown;
+    if (std::filesystem::is_directory(config.output, unknown)) held.hold(config.output, "the output folder");
+    if (std::filesystem::exists(notes, unknown)) held.share_notes(notes);
+    finish(config);
+    std::filesystem::remove(notes, unknown);
+}
+
 // For a custom program's run. `how`: the name of an OwnRunEnd, in lower case.
 int finish_own(std::string_view how, int argc, const char* const* argv) {
     constexpr std::pair<std::string_view, OwnRunEnd> kEnds[] = {
@@ -81,7 +93,11 @@ int finish_own(std::string_view how, int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    finish_own_run(*config, end->second);
+    const auto finish = [&](const RunConfig& own) { finish_own_run(own, end->second); };
+    if (end->second == OwnRunEnd::Nothing)
+        finish(*config);  // consumers may return to the run
+    else
+        finish_noted(*config, finish);
     sweep_dead_runs();
     return to_int(ExitCode::Ok);
 }
@@ -164,6 +180,7 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
     std::unique_ptr<Processor> processor;
     const std::uint64_t work = has_settings ? SlabWork::of(effective).hash() : kNoSettings;
     OutputOfRun output(config, endpoint->names.run_id);
+    output.share_notes(endpoint->run_dir + "/" + run_files::kResultFolders);
     const int code = serve_run(effective, work, *endpoint, signals, [&]() -> SlabProcessor& {
         return output.guard(*(processor = making.make(config)), config);
     });
@@ -230,7 +247,7 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
 
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
     if (finishes) {
-        finish_run(*given);
+        finish_noted(for_any_folder(*given), finish_run);
         sweep_dead_runs();  // the launcher held this run's lock until it ended
         return to_int(ExitCode::Ok);
     }

@@ -48,6 +48,8 @@ class OutputOfRun {
     // consumer does not create the output folder: a missing folder is not its run's.
     OutputOfRun(const RunConfig& config, const std::string& run_id);
 
+    // HeldOutput::share_notes().
+    void share_notes(const std::string& file) { held_.share_notes(file); }
     // Runs `processor` on a slab, between two checks of the folders. Borrows it.
     SlabProcessor& guard(SlabProcessor& processor, const RunConfig& config);
 

@@ -1,11 +1,19 @@
 #include "consumer/sinks/files/held_output.hpp"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
 #include <optional>
+#include <string_view>
 
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 
 namespace offramp {
 namespace {
@@ -56,6 +64,7 @@ bool HeldOutput::holds(const std::string& folder) {
 void HeldOutput::require_same(const std::string& folder) {
     const HeldFolder* const root = held == nullptr ? nullptr : held->around(folder);
     if (root == nullptr || root->name() == folder) return;
+    if (!held->known_.contains(folder)) held->read_notes();
     held->require_known(folder);
     held->take_note(*root, folder);
 }
@@ -81,8 +90,43 @@ void HeldOutput::take_note(const HeldFolder& root, const std::string& folder) {
     if (known_.size() >= kMostKnown) known_.clear();
     for (std::string each = folder; each.size() > root.name().size(); each.resize(each.rfind('/'))) {
         if (known_.contains(each)) return require_known(each);
-        if (const auto identity = identity_of(through(each))) known_.emplace(each, *identity);
+        if (const auto identity = identity_of(through(each))) note(each, *identity);
     }
+}
+
+void HeldOutput::share_notes(const std::string& file) {
+    notes_ = UniqueFd(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+}
+
+void HeldOutput::note(const std::string& folder, FileIdentity identity) {
+    if (!notes_) {
+        known_.emplace(folder, identity);
+        return;
+    }
+    // One write, which other processes' writes do not divide.
+    const std::string text = fmt::format("{} {} {}", identity.device, identity.inode, folder);
+    write_all(notes_.get(), std::as_bytes(std::span(text.c_str(), text.size() + 1)), [](int errno_value) {
+        return SystemError("noting a folder of results in the run directory", errno_value, "", ErrorKind::CannotWrite);
+    });
+    read_notes();
+    require_known(folder);
+}
+
+void HeldOutput::read_notes() {
+    std::array<char, 4096> bytes{};
+    for (ssize_t got = 0; notes_ && (got = ::read(notes_.get(), bytes.data(), bytes.size())) > 0;)
+        unread_.append(bytes.data(), static_cast<std::size_t>(got));
+    std::string_view rest = unread_;
+    for (std::size_t end = 0; (end = rest.find('\0')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
+        const std::string_view line = rest.substr(0, end);
+        FileIdentity identity;
+        const auto device = std::from_chars(line.data(), line.data() + line.size(), identity.device);
+        if (device.ec != std::errc{} || device.ptr == line.data() + line.size()) continue;
+        const auto inode = std::from_chars(device.ptr + 1, line.data() + line.size(), identity.inode);
+        if (inode.ec != std::errc{} || inode.ptr == line.data() + line.size()) continue;
+        known_.emplace(std::string(inode.ptr + 1, line.data() + line.size()), identity);
+    }
+    unread_.erase(0, unread_.size() - rest.size());
 }
 
 }  // namespace offramp

@@ -7,12 +7,14 @@
 #include <unordered_set>
 
 #include "common/base/held_folder.hpp"
+#include "common/base/unique_fd.hpp"
 
 namespace offramp {
 
 // Holds this process's result folders open. Sinks write files relative to them, and create folders only below them. A
 // subfolder that has taken a result must stay, too: it is not created again once it is gone. All sinks of a process use
-// one object; without it, they write files by name.
+// one object; without it, they write files by name. The processes of a run tell one another of their subfolders in a
+// file, so that none of them creates a folder again that holds another one's results.
 //
 // Owns the folders. Thread: one. Blocks: on the file system. Errors: Error with CannotWrite.
 class HeldOutput {
@@ -24,6 +26,9 @@ class HeldOutput {
 
     // Holds `folder`, which must exist, and returns it. May be called again for a held folder.
     const HeldFolder& hold(const std::string& folder, const std::string& what);
+    // Shares the notes of subfolders with all processes that pass the same `file`, which is created if its folder
+    // exists and this user may write to it. Call it once.
+    void share_notes(const std::string& file);
     // Checks that every name still leads to its folder: for held folders, and for subfolders that took results since
     // the last call. Call it before results count as done.
     void require_in_place();
@@ -40,8 +45,12 @@ class HeldOutput {
     const HeldFolder* around(const std::string& path) const;
     void take_note(const HeldFolder& root, const std::string& folder);
     void require_known(const std::string& folder) const;
+    void note(const std::string& folder, FileIdentity identity);
+    void read_notes();
 
     std::deque<HeldFolder> folders_;
+    UniqueFd notes_;      // "DEVICE INODE FOLDER\0", appended by every process; the first note of a folder counts
+    std::string unread_;  // the beginning of a note whose end was not there yet
     std::unordered_map<std::string, FileIdentity> known_;  // subfolders that took results
     std::unordered_set<std::string> used_;                 // the ones used since the last require_in_place()
 };

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string_view>
 
 #include "common/base/error.hpp"
@@ -198,6 +199,49 @@ TEST(HeldOutput, DoesNotRecreateAFolderThatHeldResults) {
             EXPECT_FALSE(std::filesystem::exists(output + "/a/c"));
             EXPECT_NO_THROW(write_atomically(output + "/new/four", bytes_of("4")));
         }
+}
+
+TEST(HeldOutput, DoesNotRecreateAFolderThatHoldsResultsOfAnotherProcess) {
+    const ScratchFolder folder;
+    const std::string output = folder.path() + "/output", notes = folder.path() + "/notes";
+    std::filesystem::create_directory(output);
+    const auto as_another_process = [&](const std::function<void()>& work) {
+        HeldOutput held;
+        held.hold(output, "the output folder");
+        held.share_notes(notes);
+        work();
+        held.require_in_place();
+    };
+    as_another_process([&] { write_atomically(output + "/a/b/one", bytes_of("1")); });
+    as_another_process([&] { write_atomically(output + "/a/two", bytes_of("2")); });
+    std::filesystem::rename(output + "/a", folder.path() + "/away");
+    for (const bool replaced : {false, true}) {
+        if (replaced) std::filesystem::create_directories(output + "/a/b");
+        for (const char* name : {"/a/three", "/a/b/three", "/a/c/three"})
+            EXPECT_THROW(as_another_process([&] { write_atomically(output + name, bytes_of("3")); }), Error) << name;
+        EXPECT_EQ(std::filesystem::exists(output + "/a"), replaced) << "a folder was made in its place";
+        EXPECT_FALSE(std::filesystem::exists(output + "/a/c"));
+    }
+    as_another_process([&] { write_atomically(output + "/new/four", bytes_of("4")); });
+    std::filesystem::remove_all(output + "/a");
+    std::filesystem::rename(folder.path() + "/away", output + "/a");
+    as_another_process([&] { write_atomically(output + "/a/three", bytes_of("3")); });
+}
+
+TEST(HeldOutput, ReadsNotesInPiecesAndPassesOverDamage) {
+    const ScratchFolder folder;
+    const std::string output = folder.path() + "/output", notes = folder.path() + "/notes";
+    std::filesystem::create_directory(output);
+    std::ofstream(notes) << "damaged" << '\0' << "1 x y" << '\0' << "12" << '\0' << "1 2 /elsewhere" << '\0';
+    HeldOutput held;
+    held.hold(output, "the output folder");
+    held.share_notes(notes);
+    for (int i = 0; i < 300; ++i)
+        write_atomically(output + "/folder of results " + std::to_string(i) + "/one", bytes_of("1"));
+    held.require_in_place();
+    std::ofstream(notes, std::ios::app) << "1 2 " << output << "/mi";
+    write_atomically(output + "/other/one", bytes_of("1"));
+    EXPECT_NO_THROW(held.require_in_place());
 }
 
 }  // namespace
