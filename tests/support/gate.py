@@ -54,7 +54,8 @@ class Gate:
         """Lets every slab pass from now on."""
         self._gate.write(b"o")
 
-    def kill(self, pid):
+    @staticmethod
+    def kill(pid):
         """
         Kills a waiting consumer and waits for its death: until then it could consume a release that is meant for
         others.

@@ -13,6 +13,7 @@ import unittest
 
 from tests.system.test_resume import InWorlds
 from tests.support.done_items import items_of_checkpoint
+from tests.support.gate import Gate
 from tests.support.launched_job import JobWorld
 from tests.support.real_run import SANITIZER
 
@@ -176,7 +177,7 @@ class Outputs(InMovedFolders):
                     pids = [status["pid"]] if kill == "producer" else [each["pid"] for each in status["consumers"]]
                     for pid in pids:
                         with contextlib.suppress(ProcessLookupError):
-                            os.kill(pid, 9)
+                            Gate.kill(pid)
 
                 self.assertEqual(self.begin(world, world.output, replace_and_kill), 73, world.logs())
                 self.assertEqual(
@@ -199,6 +200,25 @@ class FoldersBelow(InMovedFolders):
         for do in (take_away, replace_by_an_empty_one):
             with self.subTest(do=do.__name__):
                 self.assert_ends_and_goes_on(CHECKSUMS, do, ".offramp-segments", "was moved or replaced")
+
+    def test_consumers_started_after_the_move_write_to_no_other_folder(self):
+        for flags, below in ((SEVERAL, "mask-png"), (CHECKSUMS, ".offramp-segments")):
+            with self.subTest(below=below):
+                world = self.world(*flags)
+                folder = world.output / below
+
+                def move_and_kill(folder, world=world):
+                    consumers = [each["pid"] for each in world.status()["consumers"]]
+                    take_away(folder)
+                    for pid in consumers:
+                        with contextlib.suppress(ProcessLookupError):
+                            Gate.kill(pid)
+
+                self.assertEqual(self.begin(world, folder, move_and_kill), 73, world.logs())
+                self.assertFalse(folder.exists(), "a folder was made in its place")
+                put_back(folder)
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+                self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_the_folder_of_write_path(self):
         world = self.world(*PICTURES, "--processor", "write", "--write-path")

@@ -114,8 +114,10 @@ void HeldOutput::note(const std::string& folder, FileIdentity identity) {
 
 void HeldOutput::read_notes() {
     std::array<char, 4096> bytes{};
-    for (ssize_t got = 0; notes_ && (got = ::read(notes_.get(), bytes.data(), bytes.size())) > 0;)
+    for (ssize_t got = 0; notes_ && (got = ::pread(notes_.get(), bytes.data(), bytes.size(), read_to_)) > 0;) {
         unread_.append(bytes.data(), static_cast<std::size_t>(got));
+        read_to_ += got;
+    }
     std::string_view rest = unread_;
     for (std::size_t end = 0; (end = rest.find('\0')) != std::string_view::npos; rest.remove_prefix(end + 1)) {
         const std::string_view line = rest.substr(0, end);

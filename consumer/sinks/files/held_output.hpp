@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <deque>
 #include <string>
@@ -50,6 +52,7 @@ class HeldOutput {
 
     std::deque<HeldFolder> folders_;
     UniqueFd notes_;      // "DEVICE INODE FOLDER\0", appended by every process; the first note of a folder counts
+    off_t read_to_ = 0;   // appending moves the file's own offset
     std::string unread_;  // the beginning of a note whose end was not there yet
     std::unordered_map<std::string, FileIdentity> known_;  // subfolders that took results
     std::unordered_set<std::string> used_;                 // the ones used since the last require_in_place()

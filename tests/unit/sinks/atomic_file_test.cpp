@@ -214,11 +214,16 @@ TEST(HeldOutput, DoesNotRecreateAFolderThatHoldsResultsOfAnotherProcess) {
     };
     as_another_process([&] { write_atomically(output + "/a/b/one", bytes_of("1")); });
     as_another_process([&] { write_atomically(output + "/a/two", bytes_of("2")); });
+    const auto noted = std::filesystem::file_size(notes);
+    as_another_process([&] {
+        for (const char* name : {"/a/three", "/a/b/three"}) write_atomically(output + name, bytes_of("3"));
+    });
+    EXPECT_EQ(std::filesystem::file_size(notes), noted) << "a folder was noted twice";
     std::filesystem::rename(output + "/a", folder.path() + "/away");
     for (const bool replaced : {false, true}) {
         if (replaced) std::filesystem::create_directories(output + "/a/b");
-        for (const char* name : {"/a/three", "/a/b/three", "/a/c/three"})
-            EXPECT_THROW(as_another_process([&] { write_atomically(output + name, bytes_of("3")); }), Error) << name;
+        for (const char* name : {"/a/four", "/a/b/four", "/a/c/four"})
+            EXPECT_THROW(as_another_process([&] { write_atomically(output + name, bytes_of("4")); }), Error) << name;
         EXPECT_EQ(std::filesystem::exists(output + "/a"), replaced) << "a folder was made in its place";
         EXPECT_FALSE(std::filesystem::exists(output + "/a/c"));
     }
