@@ -206,8 +206,26 @@ std::array<std::string, 3> logs_of(const std::string& path) {
     return {path + "-journal", path + "-wal", path + "-shm"};
 }
 
+std::uint32_t big_endian(const char* four_bytes) {
+    std::uint32_t number = 0;
+    for (int i = 0; i < 4; ++i) number = number << 8 | static_cast<unsigned char>(four_bytes[i]);
+    return number;
+}
+
+// The pages that the database had before the transaction in its rollback journal; none without such a transaction. A
+// killed program leaves one, and then SQLite reads the database only after it has written to it.
+std::optional<std::uint32_t> pages_before(const std::string& journal) {
+    constexpr std::string_view kMagic("\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", 8);
+    constexpr std::size_t kPagesAt = 16;
+    std::array<char, 20> header{};
+    std::ifstream file(journal, std::ios::binary);
+    file.read(header.data(), header.size());
+    if (!file || !std::string_view(header.data(), header.size()).starts_with(kMagic)) return std::nullopt;
+    return big_endian(header.data() + kPagesAt);
+}
+
 // The header of the file names its maker, unless that part is still in the log; damage after the header does not
-// matter. Otherwise asks SQLite.
+// matter. Otherwise asks SQLite. A database that is killed before it has its log is still empty.
 bool is_offramp_database(const std::string& path) {
     constexpr std::string_view kMagic("SQLite format 3\0", 16);
     constexpr std::size_t kApplicationAt = 68;
@@ -218,10 +236,8 @@ bool is_offramp_database(const std::string& path) {
     file.read(header.data(), header.size());
     if (file.gcount() == 0) return true;
     if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
-    std::int64_t application = 0;
-    for (std::size_t at = kApplicationAt; at < kApplicationAt + 4; ++at)
-        application = application << 8 | static_cast<unsigned char>(header[at]);
-    if (application == kApplication) return true;
+    if (big_endian(header.data() + kApplicationAt) == kApplication) return true;
+    if (const auto pages = pages_before(path + "-journal")) return *pages <= 1;
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
     return is_empty(database) || has_application_id(database);
 }

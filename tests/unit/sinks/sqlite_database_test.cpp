@@ -435,6 +435,22 @@ TEST(Overwrite, KeepsAnothersWritesToTheLog) {
     EXPECT_TRUE(std::filesystem::exists(folder.path() + "/records.sqlite-shm"));
 }
 
+TEST(Overwrite, KeepsAnothersUnfinishedTransaction) {
+    const ScratchFolder making;
+    const ScratchFolder folder;
+    {
+        Stranger other(making.path() + "/records.sqlite");
+        other.execute("PRAGMA synchronous = OFF; CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
+        other.execute("BEGIN IMMEDIATE; DELETE FROM t");
+        copy_files(making.path(), folder.path());  // the state after a kill
+    }
+    const auto before = files_in(folder.path());
+    EXPECT_EQ(before.count("records.sqlite-journal"), 1U);
+    EXPECT_THAT(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).text,
+                HasSubstr("made by another program"));
+    EXPECT_TRUE(files_in(folder.path()) == before);
+}
+
 TEST(Overwrite, KeepsAndReportsAnotherFile) {
     const ScratchFolder folder;
     const std::string path = folder.path() + "/records.sqlite";
@@ -498,6 +514,17 @@ TEST(Overwrite, KnowsOfframpsFilesInAnyStateAndKeepsThem) {
     });
     expect_kept("killed before anything stood in it",
                 [](const std::string&, const std::string& path) { std::ofstream(path) << ""; });
+    expect_kept("killed before it had its log", [](const std::string& folder, const std::string&) {
+        const ScratchFolder begun;
+        Stranger maker(begun.path() + "/records.sqlite");
+        maker.execute("PRAGMA synchronous = OFF; PRAGMA user_version = 1; BEGIN IMMEDIATE; PRAGMA user_version = 2");
+        copy_files(begun.path(), folder);
+        EXPECT_TRUE(std::filesystem::exists(folder + "/records.sqlite-journal"));
+        const ScratchFolder read;
+        copy_files(folder, read.path());
+        SqliteDatabase copy = SqliteDatabase::opened_to_read(read.path() + "/records.sqlite");
+        EXPECT_THROW(number(copy, "PRAGMA user_version"), Error) << "SQLite reads it without a write";
+    });
     expect_kept("removed in part", [](const std::string& folder, const std::string&) {
         for (const char* left : {"records.sqlite-wal", ".offramp-made-records"})
             std::ofstream(folder + "/" + left) << "";
