@@ -100,7 +100,6 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     void on_stream_failure() override { life.stop(StopMode::Halt, "the egress failed"); }
     void on_delivery_end() override { life.note_delivery_end(); }
     EgressStats stats() const;
-    std::uint32_t most_rows() const { return options.plan.batch; }
 
     const std::uint64_t began_ns = now_ns();
     const EmbeddedEgressOptions options;
@@ -230,9 +229,9 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
                "Submit one of each");
     if (std::ranges::find(batch.tensors, nullptr) != batch.tensors.end())
         refuse("the address of a tensor is null", "Submit the address of its first sample");
-    if (batch.rows < 1 || batch.rows > most_rows())
+    if (batch.rows < 1 || batch.rows > kMaxSamplesPerSlab)
         refuse("a batch of " + std::to_string(batch.rows) + " samples",
-               "The run was opened for 1 to " + std::to_string(most_rows()));
+               "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
     const auto one_a_row = [&](std::size_t count) { return count == 0 || count == batch.rows; };
     if (!one_a_row(batch.keys.size()))
         refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",

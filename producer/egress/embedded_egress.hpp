@@ -22,7 +22,7 @@ struct EmbeddedEgressOptions {
     std::string run_dir;              // consumers find the run by it: absent, empty, or an earlier run's
     std::string run_id;               // in the names of its shared memory
     std::string name;                 // shown to consumers, in the slabs' headers; at most 63 bytes
-    std::vector<TensorSpec> tensors;  // of one batch; dimension 0: the most samples in a batch
+    std::vector<TensorSpec> tensors;  // of one batch; dimension 0: its usual samples
     std::string device = "auto";      // where the tensors are: auto, cpu, cuda, cuda:N
     SlabPlan::Wanted plan{};          // the egress sets its `batch`
     // The egress sets its layout, spans and pinning, the stream's batch, queue depth and model, and the broker's users.

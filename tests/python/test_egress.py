@@ -1,5 +1,6 @@
 """Loops in Python: accepted and refused arguments of an Egress, how long it holds a batch, and its end."""
 
+import collections
 import gc
 import json
 import os
@@ -150,6 +151,53 @@ class Batches(Egresses):
             {key: values["output"][0] for key, (_, _, values) in seen.items()},
         )
         self.assertEqual(91, seen["ä/ö"][0])
+
+    def test_nested_outputs_are_flattened_without_none(self):
+        import numpy
+
+        named = collections.namedtuple("Named", "first second")
+        one = numpy.ones((2, 1), "int8")
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            egress.submit(
+                {
+                    "logits": one,
+                    "past": None,
+                    "hidden_states": (one * 2, one * 3),
+                    "inner": {"pair": named(one * 4, None), 7: one * 5},
+                },
+                ["a", "b"],
+            )
+        seen = self.seen_by(reader)
+        wanted = {
+            "logits": [1],
+            "hidden_states.0": [2],
+            "hidden_states.1": [3],
+            "inner.pair.first": [4],
+            "inner.7": [5],
+        }
+        self.assertEqual({"a", "b"}, set(seen))
+        self.assertEqual([wanted, wanted], [values for _, _, values in seen.values()])
+
+    def test_batches_may_differ_in_size_and_be_empty(self):
+        """The first is not the largest; a large one fills several slabs."""
+        import numpy
+
+        for slabs in ({}, {"samples_per_slab": 2, "slabs": 2}):
+            with self.subTest(slabs):
+                run_dir = f"{self.run_dir}{len(slabs)}"
+                reader = self.python(READER, run_dir)
+                sizes = (3, 0, 1, 200, 0, 7)
+                with offramp.Egress(run_dir, **slabs) as egress:
+                    egress.submit(numpy.zeros((0, 5), "int64"))
+                    for first, size in zip((0, 3, 3, 4, 204, 204), sizes):
+                        egress.submit(numpy.arange(first, first + size).reshape(size, 1))
+                    self.assertEqual(4, egress.stats().batches_submitted)
+                seen = self.seen_by(reader)
+                self.assertEqual(
+                    {str(item): [item] for item in range(211)},
+                    {key: values["output"] for key, (_, _, values) in seen.items()},
+                )
 
     def test_submitted_arrays_are_held_until_copied(self):
         import numpy
@@ -349,7 +397,8 @@ class Batches(Egresses):
             (good.astype("datetime64[s]"), None, None, TypeError, "are not supported"),
             (good.astype(object), None, None, TypeError, "are not supported"),
             (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
-            (good[:0], None, None, offramp.BadArgument, "is empty"),
+            (good[:0], ["a"], None, offramp.BadArgument, "is empty"),
+            (good[:, :0], None, None, offramp.BadArgument, "is empty"),
             (
                 good[:, :3].copy(),
                 None,
@@ -357,16 +406,13 @@ class Batches(Egresses):
                 offramp.BadArgument,
                 r"the shape \(4, 3\); the run was opened for \(4, 6\)",
             ),
-            (
-                numpy.zeros((5, 6), "float32"),
-                None,
-                None,
-                offramp.BadArgument,
-                r"5 samples; .* Egress\(tensors=\{'output': \('float32', \(5, 6\)\)\}\)",
-            ),
+            (numpy.zeros((65537, 6), "float32"), None, None, offramp.BadArgument, "a batch of 65537 samples"),
             (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
-            (None, None, None, TypeError, "NoneType"),
+            (None, None, None, offramp.BadArgument, "has no tensors"),
             ({}, None, None, offramp.BadArgument, "has no tensors"),
+            ({"a": None, "b": ()}, None, None, offramp.BadArgument, "has no tensors"),
+            ({"a.0": good, "a": (good,)}, None, None, offramp.BadArgument, "two tensors .* have the name 'a.0'"),
+            ({"a": (good, 3)}, None, None, offramp.BadArgument, "the batch has a.0, a.1; the run has output"),
             ({"logits": good}, None, None, offramp.BadArgument, "the batch has logits; the run has output"),
             ({"output": good, "more": good}, None, None, offramp.BadArgument, "the run has output"),
             (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),

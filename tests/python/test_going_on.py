@@ -469,11 +469,12 @@ class Pending(unittest.TestCase):
         egress = offramp.Egress(f"{self.folder}/run")
         self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))
         self.assertEqual([{"key": "ab"}], list(egress.pending([{"key": "ab"}], keys=lambda batch: list(batch["key"]))))
-        self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=len)))
+        self.assertEqual([[1, 2], []], list(egress.pending([[1, 2], []], keys=len)))
+        with self.assertRaisesRegex(offramp.BadArgument, "keys returned -1 for a batch"):
+            list(egress.pending([0], keys=lambda batch: -1))
         for batch, kind, text in (
             ({"key": "a"}, TypeError, "Pass keys=, to return its keys"),
             ("ab", TypeError, "keys=len"),
-            ([[], 1], offramp.BadArgument, "without samples"),
         ):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))

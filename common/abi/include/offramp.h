@@ -99,7 +99,7 @@ typedef struct offramp_egress offramp_egress;
 typedef struct offramp_egress_options {
     size_t size;
     const char* run_dir;           /* where consumers find the run: absent, empty, or an earlier run's */
-    const offramp_tensor* tensors; /* of one batch; shape[0]: maximum samples per batch */
+    const offramp_tensor* tensors; /* of one batch; shape[0]: its usual samples, by which slabs are sized */
     uint32_t tensor_count;         /* 1 to 16 */
     const char* device;            /* where the tensors are: "auto", "cpu", "cuda", "cuda:N" */
     const char* run_id;            /* in the names of shared memory: letters, digits, '.', '_', '-', at most 48 */
@@ -130,7 +130,7 @@ typedef struct offramp_batch {
     size_t size;
     const void* const* tensors; /* addresses on the device, in the options' order; dense, `rows` samples each */
     uint32_t tensor_count;
-    uint32_t rows;           /* 1 to the options' shape[0] */
+    uint32_t rows;           /* 1 to 65536. A slab holds part of a large batch */
     const char* const* keys; /* one per row, names its results; NULL: the items' numbers. Consumers that write files
                                 refuse absolute paths and ".." */
     const uint64_t* items;   /* one per row, rising from batch to batch; NULL: counted on */

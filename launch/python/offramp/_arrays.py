@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, NamedTuple
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple
 
 from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
 from offramp._errors import BadArgument
@@ -15,6 +15,7 @@ from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
+ONLY = "output"  # the name of a tensor submitted without a name
 _known: dict[Any, DType] = {}  # by other packages' dtypes
 
 
@@ -29,6 +30,44 @@ class Outputs(NamedTuple):
     order: Order = ROW_MAJOR
     stream: int | None = None  # writes the tensor; default: PyTorch's current stream
     memory: Memory | None = None  # detects changes
+
+
+def named_tensors(outputs: object) -> Mapping[str, object]:
+    """
+    A batch's tensors by name. Nested mappings and tuples are flattened, as by the runner: "hidden_states.0". None is
+    left out. Errors: BadArgument.
+    """
+    if type(outputs) is dict and not any(
+        each is None or isinstance(each, (tuple, Mapping)) for each in outputs.values()
+    ):
+        return outputs
+    named: dict[str, object] = {}
+    for name, tensor in _flat("", outputs):
+        if name in named:
+            raise BadArgument(f"two tensors of the batch have the name '{name}'. Rename one of them")
+        named[name] = tensor
+    return named
+
+
+def _flat(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
+    if outputs is None:
+        return
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(outputs, Mapping):
+        parts = outputs.items()
+    elif isinstance(outputs, tuple):
+        parts = zip(getattr(outputs, "_fields", range(len(outputs))), outputs)
+    else:
+        yield prefix or ONLY, outputs
+        return
+    for name, each in parts:
+        yield from _flat(f"{prefix}.{name}" if prefix else str(name), each)
+
+
+def is_empty_batch(named: Mapping[str, object]) -> bool:
+    """Whether all tensors have no samples."""
+    shapes = [_attribute(each, "shape") for each in named.values()]
+    return all(isinstance(shape, tuple) and shape[:1] == (0,) for shape in shapes)
 
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
@@ -232,7 +271,7 @@ def _require_rows(name: str, shape: tuple[int, ...]) -> None:
             f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
         )
     if 0 in shape:
-        raise BadArgument(f"'{name}' of shape {shape} is empty. Submit at least 1 sample")
+        raise BadArgument(f"'{name}' of shape {shape} is empty. Give every dimension at least 1 element")
 
 
 def stream_of(given: object, outputs: list[Outputs]) -> int | None:

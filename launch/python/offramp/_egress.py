@@ -11,11 +11,11 @@ import time
 import warnings
 import weakref
 from types import CodeType, FrameType, TracebackType
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, Sized, TypeVar
 
 from offramp import _abi, _validate
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
-from offramp._arrays import Outputs, outputs_of, stream_of
+from offramp._arrays import Outputs, is_empty_batch, named_tensors, outputs_of, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
@@ -35,7 +35,6 @@ from offramp._options import (
 from offramp._order import Layout
 from offramp._run import Stats, Run, Watch
 
-ONLY = "output"  # the name of a tensor submitted without a name
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
@@ -65,7 +64,7 @@ class Egress:
     `repeated_keys`: "refuse", or "allow" if one key may name several samples. See submit().
 
     `tensors`: types and shapes of a batch, such as {"logits": ("float32", (64, 21, 512, 512))}, where shape[0] is the
-    largest batch size. Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the
+    usual batch size. Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the
     first batch. With both, the run opens immediately. Otherwise it opens with the first batch. Consumers wait 10 s for
     a run by default.
 
@@ -209,8 +208,10 @@ class Egress:
         Submits one batch and returns immediately; blocks only while all slabs are full.
 
         `outputs`: a mapping from names to tensors of shape (samples, ...), or a single tensor, which is named "output".
-        All must be on the CPU or on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the
-        CUDA array interface or the buffer protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied.
+        Mappings and tuples in it are flattened: {"hidden_states": (a, b)} has the tensors "hidden_states.0" and
+        "hidden_states.1". None is left out, and a batch without samples is ignored. Batches may differ in size. All
+        tensors must be on the CPU or on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack,
+        the CUDA array interface or the buffer protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied.
         Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph or uses
         torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
 
@@ -247,9 +248,11 @@ class Egress:
                 "copy=True copies on the current stream. Give no stream with copy=True, and submit under "
                 "`with torch.cuda.stream(stream):`"
             )
-        named = outputs if type(outputs) is dict else dict(outputs) if isinstance(outputs, Mapping) else {ONLY: outputs}
+        named = named_tensors(outputs)
         if not named:
             raise BadArgument("the batch has no tensors. Submit one or more")
+        if is_empty_batch(named) and not _names_samples(keys) and not _names_samples(items):
+            return
         with self._lock:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
                 raise BadArgument(
@@ -560,11 +563,6 @@ class Egress:
                 )
             if each.shape[1:] != layout.shape[1:]:
                 raise BadArgument(_of_another_shape(layout, each))
-            if each.shape[0] > layout.shape[0]:
-                raise BadArgument(
-                    f"'{layout.name}' has {each.shape[0]} samples; the run was opened for at most {layout.shape[0]}. Give the largest "
-                    f"batch size: Egress(tensors={{'{layout.name}': ('{layout.dtype}', {(each.shape[0], *layout.shape[1:])})}})"
-                )
 
 
 def _of_another_shape(layout: Layout, each: Outputs) -> str:
@@ -623,6 +621,11 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             )
         if len(each.shape) > _abi.MOST_DIMS:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
+
+
+def _names_samples(given: object) -> bool:
+    """Whether keys or items were given, for at least one sample."""
+    return given is not None and not (isinstance(given, Sized) and len(given) == 0)
 
 
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:

@@ -58,8 +58,11 @@ class Numbering:
             else:
                 batch_keys = one_per_sample("keys", returned, EXAMPLE)
                 samples, text = len(batch_keys), key_text_of(batch_keys, len(batch_keys), self._once)
-            if samples < 1:
-                raise BadArgument("pending() got a batch without samples. Omit it")
+            if samples < 0:
+                raise BadArgument(f"keys returned {samples} for a batch. Return its keys, or its number of samples")
+            if samples == 0:  # submit() ignores it
+                yield batch
+                continue
             first, self._next_pending = self._next_pending, self._next_pending + samples
             if self._comparison is not None and self._comparison.skips(first, samples, text):
                 if self._before is not None and batch_keys is not None and text is not None:

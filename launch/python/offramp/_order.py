@@ -12,7 +12,7 @@ ROW_MAJOR: Order = ()
 
 
 class Layout(NamedTuple):
-    """The layout of one tensor of a run: shape[0] is the largest batch size."""
+    """The layout of one tensor of a run: shape[0] is the usual batch size."""
 
     name: str
     dtype: DType

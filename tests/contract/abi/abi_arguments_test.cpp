@@ -171,7 +171,7 @@ TEST_F(Arguments, SubmitRefusesBadOnes) {
     with([](offramp_batch& batch) { batch.tensor_count = 1; }, "1 tensors were submitted");
     with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of a tensor is null");
     with([](offramp_batch& batch) { batch.rows = 0; }, "a batch of 0 samples");
-    with([](offramp_batch& batch) { batch.rows = kRows + 1; }, "a batch of 5 samples");
+    with([](offramp_batch& batch) { batch.rows = 65537; }, "a batch of 65537 samples");
     with([](offramp_batch& batch) { batch.rows = 0xffffffff; }, "a batch of 4294967295 samples");
     with([&](offramp_batch& batch) { batch.keys = keys; }, "key 2 is null");
     with([&](offramp_batch& batch) { batch.keys = long_keys; }, "a key of 256 bytes");

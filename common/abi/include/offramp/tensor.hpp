@@ -14,7 +14,7 @@ inline constexpr offramp_dtype int64{0, 64, 1}, int32{0, 32, 1}, int16{0, 16, 1}
     boolean{6, 8, 1};
 // NOLINTEND(readability-identifier-naming)
 
-// A tensor of one batch; shape[0] is the maximum samples per batch. Row-major, or with strides in elements.
+// A tensor of one batch; shape[0] is the usual number of samples. Row-major, or with strides in elements.
 struct TensorSpec {
     std::string name;
     offramp_dtype dtype{};
