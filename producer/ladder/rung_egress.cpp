@@ -71,10 +71,10 @@ std::unique_ptr<EgressStrategy> RungEgress::chosen_by(const RunConfig& config) {
         throw ConfigError(
             "a run of --strategy '" + rung + "' cannot be taken over: its slabs are lost with its producer",
             "Start it again without the command recover; streams, async and pool survive their producer");
-    if (config.when_full != "block" && !chosen->rung_.is_default())
+    if (config.when_full != "wait" && !chosen->rung_.is_default())
         throw ConfigError(
             "--when-full '" + config.when_full + "' does not go with --strategy '" + rung + "', which always waits",
-            "Choose --strategy streams, or --when-full block");
+            "Choose --strategy streams, or --when-full wait");
     return chosen;
 }
 

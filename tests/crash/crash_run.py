@@ -43,7 +43,7 @@ COPY = (
 )
 # Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is
 # dropped.
-WHEN_FULL = {"block": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
+WHEN_FULL = {"wait": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"  # lets visibility timeouts expire
 DEATH = "consumer.work_noted#2:kill"  # makes the broker take holds back
@@ -90,9 +90,9 @@ class CrashRun:
     """
 
     RUN = COPY
-    resume_flags = ("--resume", "--when-full", "block")
+    resume_flags = ("--resume", "--when-full", "wait")
 
-    def __init__(self, *orders, setting_up=(), when_full="block", flags=()):
+    def __init__(self, *orders, setting_up=(), when_full="wait", flags=()):
         self.orders, self.run = orders, LaunchedRun(*self.RUN, *WHEN_FULL[when_full], *flags)
         self.may_drop = when_full == "drop"
         self.run.deadline = time.monotonic() + WATCHDOG_SECONDS

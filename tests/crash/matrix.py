@@ -99,7 +99,7 @@ class Cell:
     failpoint: str
     program: str  # passes the failpoint
     action: str
-    when_full: str = "block"
+    when_full: str = "wait"
 
     @property
     def victim(self):
@@ -110,7 +110,7 @@ class Cell:
         return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
 
 
-def cells(wanted=(), when_full="block", actions=(*DEATHS, LAUNCHER)):
+def cells(wanted=(), when_full="wait", actions=(*DEATHS, LAUNCHER)):
     """All cells, or those of failpoints that begin with one of `wanted`."""
     return [
         Cell(name, program, action, when_full)
@@ -170,7 +170,7 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--when-full", choices=WHEN_FULL, default="block")
+    parser.add_argument("--when-full", choices=WHEN_FULL, default="wait")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     began, expected, results = time.monotonic(), undisturbed(), {}

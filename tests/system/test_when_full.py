@@ -99,7 +99,7 @@ class WhenFull(unittest.TestCase):
             )
             self.assertEqual(self.deliver(run)[0], 0, run.logs())
             run.consumers.clear()
-            run.flags += ["--resume", "--when-full", "block"]
+            run.flags += ["--resume", "--when-full", "wait"]
             run.start_producer()
             code, summary = self.deliver(run)
             self.assertEqual(code, 0, run.logs())
@@ -184,7 +184,7 @@ class WhenFull(unittest.TestCase):
     def resume(self, run, wanted):
         """Resumes the run, which makes all missing items."""
         run.consumers.clear()
-        run.flags += ["--resume", "--when-full", "block"]
+        run.flags += ["--resume", "--when-full", "wait"]
         run.start_producer()
         self.assertEqual(self.deliver(run)[0], 0, run.logs())
         self.assertEqual(run.files(), wanted)

@@ -195,8 +195,8 @@ void describe_slabs(SettingGroup& group) {
                  "How long a batch waits for others to share its slab");
     rare.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,
                 "Continue, more slowly, when slabs cannot be page-locked");
-    group.word("when-full", &SlabSettings::when_full, kMemory, {"block", "drop", "spill"},
-               "When no slab is free: block the model, drop and list the output, or spill the oldest waiting slab to "
+    group.word("when-full", &SlabSettings::when_full, kMemory, {"wait", "drop", "spill"},
+               "When no slab is free: wait, drop and list the output, or spill the oldest waiting slab to "
                "the disk");
     rare.path("spill-dir", &SlabSettings::spill_dir, kMemory, "FOLDER", "a path",
               "Folder for slabs of --when-full spill; by default in the run directory");

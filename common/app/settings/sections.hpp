@@ -128,8 +128,8 @@ struct SlabSettings {
     std::uint32_t batches_per_slab = 0;  // whole small batches that share a slab; 0: auto
     double max_delay_seconds = 0.002;    // maximum wait of a batch for others to share its slab
     bool allow_unpinned = false;
-    std::string when_full = "block";  // reaction if no slab is free: "block", "drop", "spill"
-    std::string spill_dir;            // for "spill"; empty: live/spill/ in the run directory
+    std::string when_full = "wait";  // reaction if no slab is free: "wait", "drop", "spill"
+    std::string spill_dir;           // for "spill"; empty: live/spill/ in the run directory
 
     bool operator==(const SlabSettings&) const = default;
 };
