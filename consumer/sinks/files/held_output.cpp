@@ -18,7 +18,7 @@
 namespace offramp {
 namespace {
 
-// Beyond this number of folders in a tree, the oldest are dropped.
+// Beyond this number of folders in a tree, the oldest are dropped, and processes tell one another of no more.
 constexpr std::size_t kMostKnown = 1U << 17U;
 
 HeldOutput* held = nullptr;
@@ -87,7 +87,10 @@ void HeldOutput::require_known(const std::string& folder) const {
 void HeldOutput::take_note(const HeldFolder& root, const std::string& folder) {
     used_.insert(folder);
     if (known_.contains(folder)) return;
-    if (known_.size() >= kMostKnown) known_.clear();
+    if (known_.size() >= kMostKnown) {
+        known_.clear();
+        notes_ = UniqueFd();
+    }
     for (std::string each = folder; each.size() > root.name().size(); each.resize(each.rfind('/'))) {
         if (known_.contains(each)) return require_known(each);
         if (const auto identity = identity_of(through(each))) note(each, *identity);
