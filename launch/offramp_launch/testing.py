@@ -57,10 +57,10 @@ def run_ctest(places, preset, arguments, everything):
         for name, options in SANITIZER_OPTIONS.items():
             environment.setdefault(name, options)
     print(f"[test] {preset}", flush=True)
-    report = places.build_folder(preset) / "tests.xml"
+    report = report_of(places, preset)
     report.unlink(missing_ok=True)
     code = subprocess.run(
-        [*without_random_addresses(preset), *ctest_command(places, preset, report, arguments, everything)],
+        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, everything)],
         env=environment,
         check=False,
     ).returncode
@@ -69,6 +69,10 @@ def run_ctest(places, preset, arguments, everything):
     if code == 0 and not everything and preset not in SANITIZED:
         print(f"\n[test] not run: {', '.join(slow_tests(places))}. To run these, too: ./launch/offramp test --all")
     return code
+
+
+def report_of(places, preset):
+    return places.build_folder(preset) / "tests.xml"
 
 
 def failures_in(report):
@@ -83,11 +87,11 @@ def failures_in(report):
     )
 
 
-def ctest_command(places, preset, report, arguments, everything):
+def ctest_command(places, preset, arguments, everything):
     left_out = [*LEFT_OUT.get(preset, []), *([] if everything else [SLOW])]
     return [
         *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
-        *("--progress", "-j", str(PARALLEL_TESTS), "--output-junit", str(report)),
+        *("--progress", "-j", str(PARALLEL_TESTS), "--output-junit", str(report_of(places, preset))),
         *ONLY.get(preset, []),
         *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),
         *arguments,

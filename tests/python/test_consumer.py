@@ -4,6 +4,7 @@ import ctypes
 import json
 import mmap
 import os
+import pathlib
 import signal
 import sys
 import threading
@@ -54,6 +55,12 @@ def expected(batches):
 
 
 @needs_numpy
+def states_of(pid):
+    """The states of a process's threads."""
+    files = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+    return {file.read_text().rpartition(")")[2].split()[0] for file in files}
+
+
 class Consumers(World):
     def produce(self, batches, consumers=0):
         """Starts a producer, which submits once `consumers` are connected, and waits for its run."""
@@ -295,6 +302,7 @@ class Consumers(World):
                 wait_for(lambda: '"consumers": [\n  {' in self.text_of("status.json"), "that the run admits it")
                 if when != "before":
                     consumer.send_signal(signal.SIGSTOP)
+                    wait_for(lambda: states_of(consumer.pid) == {"T"}, "that all its threads have stopped")
                 killed.kill()
                 killed.wait()
                 if when == "before":

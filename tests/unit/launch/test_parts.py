@@ -1021,6 +1021,25 @@ class BuildTest(unittest.TestCase):
         command = testing.ctest_command(Places(root="/r", build="/b"), "tsan", [], False)
         self.assertEqual("threads", command[command.index("-L") + 1])
 
+    def test_the_ends_of_failed_tests_are_printed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            report = pathlib.Path(folder, "tests.xml")
+            self.assertEqual("", testing.failures_in(report))
+            report.write_text("<testsuite><testcase")
+            self.assertEqual("", testing.failures_in(report))
+            lines = "\n".join(f"line {number}" for number in range(40))
+            report.write_text(
+                f"""<testsuite><testcase name="fine" status="run"><system-out>fine</system-out></testcase>
+                <testcase name="gone" status="notrun"/><testcase name="slow" status="fail"/>
+                <testcase name="bad" status="fail"><system-out>{lines} &lt;end&gt;</system-out></testcase></testsuite>"""
+            )
+            printed = testing.failures_in(report)
+        self.assertIn("[test] slow failed", printed)
+        self.assertRegex(printed, r"\[test\] bad failed and printed at last:\nline 28\n")
+        self.assertTrue(printed.endswith("line 39 <end>"))
+        for other in ("fine", "gone", "line 27"):
+            self.assertNotIn(other, printed)
+
     def test_every_preset_of_the_commands_exists(self):
         presets = {
             preset["name"] for preset in json.loads((REPOSITORY / "CMakePresets.json").read_text())["configurePresets"]
