@@ -66,8 +66,15 @@ def _flat(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
 
 def is_empty_batch(named: Mapping[str, object]) -> bool:
     """Whether all tensors have no samples."""
-    shapes = [_attribute(each, "shape") for each in named.values()]
-    return all(isinstance(shape, tuple) and shape[:1] == (0,) for shape in shapes)
+    return all(map(_has_no_samples, named.values()))
+
+
+def _has_no_samples(tensor: Any) -> bool:
+    try:
+        shape = tensor.shape
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # not all, or a signal handler's would be lost
+        return False
+    return isinstance(shape, tuple) and shape[:1] == (0,)
 
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
