@@ -18,7 +18,7 @@
 namespace offramp {
 namespace {
 
-// Beyond this number of folders in a tree, the oldest are dropped, and processes tell one another of no more.
+// Beyond this number of folders in a tree, the oldest are dropped, and no more are shared.
 constexpr std::size_t kMostKnown = 1U << 17U;
 
 HeldOutput* held = nullptr;

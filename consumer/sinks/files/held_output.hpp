@@ -15,7 +15,7 @@ namespace offramp {
 
 // Holds this process's result folders open. Sinks write files relative to them, and create folders only below them. A
 // subfolder that has taken a result must stay, too: it is not created again once it is gone. All sinks of a process use
-// one object; without it, they write files by name. The processes of a run tell one another of their subfolders in a
+// one object; without it, they write files by name. The processes of a run share notes of their subfolders in a
 // file, so that none of them creates a folder again that holds another one's results.
 //
 // Owns the folders. Thread: one. Blocks: on the file system. Errors: Error with CannotWrite.
