@@ -31,6 +31,7 @@
 #include "consumer/processors/results/own_run.hpp"
 #include "consumer/processors/results/shard_results.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "consumer/sinks/segments/segment_file.hpp"
 #include "consumer/worker/consumer_program.hpp"
 
 namespace offramp {
@@ -72,14 +73,18 @@ int prepare(int argc, const char* const* argv, const std::function<void(const Ru
     }
 }
 
-// Finishes with the consumers' notes of their subfolders, which no consumer of the run needs afterwards.
-void finish_noted(const RunConfig& config, const std::function<void(const RunConfig&)>& finish) {
+// Checks that the segments to merge are in the folders that the run's consumers noted. Then removes the notes, because
+// the merge removes those folders.
+void require_segments_in_place(const RunConfig& config) {
     const std::string notes = config.run_dir + "/" + run_files::kResultFolders;
-    HeldOutput held;
     std::error_code unknown;
-    if (std::filesystem::is_directory(config.output, unknown)) held.hold(config.output, "the output folder");
-    if (std::filesystem::exists(notes, unknown)) held.share_notes(notes);
-    finish(config);
+    if (config.run_dir.empty() || !std::filesystem::exists(notes, unknown)) return;
+    if (std::filesystem::is_directory(config.output, unknown)) {
+        HeldOutput held;
+        held.hold(config.output, "the output folder");
+        held.share_notes(notes);
+        held.require_noted(std::filesystem::path(segment_folder(config.output, "any")).parent_path().string());
+    }
     std::filesystem::remove(notes, unknown);
 }
 
@@ -93,11 +98,8 @@ int finish_own(std::string_view how, int argc, const char* const* argv) {
     const auto config = parse_run_config(argc, argv, kProgram);
     if (!config) return to_int(ExitCode::Ok);
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
-    const auto finish = [&](const RunConfig& own) { finish_own_run(own, end->second); };
-    if (end->second == OwnRunEnd::Nothing)
-        finish(*config);  // consumers may return to the run
-    else
-        finish_noted(*config, finish);
+    require_segments_in_place(for_any_folder(*config));
+    finish_own_run(*config, end->second);
     sweep_dead_runs();
     return to_int(ExitCode::Ok);
 }
@@ -247,7 +249,8 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
 
     start_logging(kProgram, given->log_level, given->log_format, given->log_file);
     if (finishes) {
-        finish_noted(for_any_folder(*given), finish_run);
+        require_segments_in_place(for_any_folder(*given));
+        finish_run(*given);
         sweep_dead_runs();  // the launcher held this run's lock until it ended
         return to_int(ExitCode::Ok);
     }

@@ -220,6 +220,32 @@ class FoldersBelow(InMovedFolders):
                 self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), self.undisturbed(*flags))
 
+    def test_a_merge_requires_the_consumers_folders_and_can_be_repeated(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        output, run_dir = folder / "output", folder / "run"
+        segments = output / ".offramp-segments/checksum"
+        segments.mkdir(parents=True)
+        (run_dir / "live").mkdir(parents=True)
+        notes = run_dir / "live/result-folders"
+
+        def finish():
+            program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
+            flags = ("--run-dir", run_dir, "--output", output, "--processor", "checksum")
+            done = subprocess.run([program, "finish", *flags], capture_output=True, text=True, timeout=60, check=False)
+            return done.returncode, done.stdout + done.stderr
+
+        facts = segments.stat()
+        noted = f"{facts.st_dev} {facts.st_ino} {segments}\0"
+        notes.write_text(noted.replace(str(facts.st_ino), str(facts.st_ino + 1)))
+        for _ in range(2):
+            code, printed = finish()
+            self.assertEqual(73, code, printed)
+            self.assertIn(f"{segments}, which this run has put results into, was moved or replaced", printed)
+        notes.write_text(noted)
+        for _ in range(2):
+            self.assertEqual(0, finish()[0])
+            self.assertEqual((False, False), (notes.exists(), segments.exists()))
+
     def test_the_folder_of_write_path(self):
         world = self.world(*PICTURES, "--processor", "write", "--write-path")
         files = world.folder / "files"

@@ -13,12 +13,11 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
-#include "common/base/files.hpp"
 
 namespace offramp {
 namespace {
 
-// Beyond this number of folders in a tree, the oldest are dropped, and no more are shared.
+// At this number of folders in a tree, a process forgets them all, and shares no more.
 constexpr std::size_t kMostKnown = 1U << 17U;
 
 HeldOutput* held = nullptr;
@@ -101,16 +100,22 @@ void HeldOutput::share_notes(const std::string& file) {
     notes_ = UniqueFd(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
 }
 
+void HeldOutput::require_noted(const std::string& folder) {
+    read_notes();
+    for (const auto& [each, identity] : known_)
+        if (each == folder || each.starts_with(folder + "/")) require_known(each);
+}
+
 void HeldOutput::note(const std::string& folder, FileIdentity identity) {
     if (!notes_) {
         known_.emplace(folder, identity);
         return;
     }
-    // One write, which other processes' writes do not divide.
     const std::string text = fmt::format("{} {} {}", identity.device, identity.inode, folder);
-    write_all(notes_.get(), std::as_bytes(std::span(text.c_str(), text.size() + 1)), [](int errno_value) {
-        return SystemError("noting a folder of results in the run directory", errno_value, "", ErrorKind::CannotWrite);
-    });
+    if (::write(notes_.get(), text.c_str(), text.size() + 1) != static_cast<ssize_t>(text.size() + 1)) {
+        notes_ = UniqueFd();
+        return note(folder, identity);
+    }
     read_notes();
     require_known(folder);
 }

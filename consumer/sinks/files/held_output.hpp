@@ -15,8 +15,9 @@ namespace offramp {
 
 // Holds this process's result folders open. Sinks write files relative to them, and create folders only below them. A
 // subfolder that has taken a result must stay, too: it is not created again once it is gone. All sinks of a process use
-// one object; without it, they write files by name. The processes of a run share notes of their subfolders in a
-// file, so that none of them creates a folder again that holds another one's results.
+// one object; without it, they write files by name. The processes of a run share notes of their subfolders in
+// a file, so that none of them creates a folder again that holds another one's results. Without access to that file,
+// and beyond 131,072 folders, a process notes its own subfolders alone.
 //
 // Owns the folders. Thread: one. Blocks: on the file system. Errors: Error with CannotWrite.
 class HeldOutput {
@@ -31,6 +32,8 @@ class HeldOutput {
     // Shares the notes of subfolders with all processes that pass the same `file`, which is created if its folder
     // exists and this user may write to it. Call it once.
     void share_notes(const std::string& file);
+    // Checks every folder in the notes that is `folder` or below it. Errors: it is gone or replaced.
+    void require_noted(const std::string& folder);
     // Checks that every name still leads to its folder: for held folders, and for subfolders that took results since
     // the last call. Call it before results count as done.
     void require_in_place();

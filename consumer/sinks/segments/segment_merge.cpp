@@ -22,7 +22,6 @@
 #include "common/base/held_folder.hpp"
 #include "common/base/log.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
-#include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 
 namespace offramp {
@@ -308,7 +307,6 @@ SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             Durability durability, const SegmentForm& form) {
     const fs::path pending = segment_folder(folder, name);
-    HeldOutput::require_same(pending.string());
     std::vector<Segment> segments = list_segments(pending);
     MergeOutcome outcome{.segments = segments.size()};
     if (segments.empty()) {

@@ -57,9 +57,8 @@ SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm
 // segments any more.
 //
 // Memory: an index of 32 to 64 bytes an item, the largest segment, and for each of 16 files a mebibyte or its longest
-// item. It reads segments twice. Errors: SystemError with CannotWrite, also when the series' folder is no longer the
-// one of the run's consumers (HeldOutput); Error for a segment that cannot be read; ProtocolError, with the name, for a
-// damaged one.
+// item. It reads segments twice. Errors: SystemError with CannotWrite; Error for a segment that cannot be read;
+// ProtocolError, with the name, for a damaged one.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             Durability durability = Durability::Process, const SegmentForm& form = lines_form());
 void remove_segments(const std::string& folder, std::string_view name);

@@ -233,20 +233,31 @@ TEST(HeldOutput, DoesNotRecreateAFolderThatHoldsResultsOfAnotherProcess) {
     as_another_process([&] { write_atomically(output + "/a/three", bytes_of("3")); });
 }
 
-TEST(HeldOutput, ReadsNotesInPiecesAndPassesOverDamage) {
+TEST(HeldOutput, ReadsManyNotesAndPassesOverDamage) {
     const ScratchFolder folder;
     const std::string output = folder.path() + "/output", notes = folder.path() + "/notes";
     std::filesystem::create_directory(output);
     std::ofstream(notes) << "damaged" << '\0' << "1 x y" << '\0' << "12" << '\0' << "1 2 /elsewhere" << '\0';
+    const auto folder_of = [&](int i) { return output + "/folder of results " + std::to_string(i); };
+    {
+        HeldOutput held;
+        held.hold(output, "the output folder");
+        held.share_notes(notes);
+        for (int i = 0; i < 300; ++i) write_atomically(folder_of(i) + "/one", bytes_of("1"));
+        held.require_in_place();
+    }
+    EXPECT_GT(std::filesystem::file_size(notes), 16384U) << "more than one read";
     HeldOutput held;
     held.hold(output, "the output folder");
     held.share_notes(notes);
-    for (int i = 0; i < 300; ++i)
-        write_atomically(output + "/folder of results " + std::to_string(i) + "/one", bytes_of("1"));
-    held.require_in_place();
-    std::ofstream(notes, std::ios::app) << "1 2 " << output << "/mi";
-    write_atomically(output + "/other/one", bytes_of("1"));
-    EXPECT_NO_THROW(held.require_in_place());
+    for (const int i : {0, 150, 299}) {
+        EXPECT_NO_THROW(held.require_noted(folder_of(i)));
+        std::filesystem::rename(folder_of(i), folder_of(i) + " away");
+        EXPECT_THROW(held.require_noted(folder_of(i)), Error) << i;
+        EXPECT_THROW(write_atomically(folder_of(i) + "/two", bytes_of("2")), Error) << i;
+    }
+    EXPECT_THROW(held.require_noted(output), Error);
+    EXPECT_NO_THROW(held.require_noted(output + "/folder of results 1"));
 }
 
 }  // namespace
