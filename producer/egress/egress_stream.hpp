@@ -42,7 +42,7 @@ class EgressStream {
     struct Options {
         SlabWriter::HeaderFields header_fields;  // slab and generation are filled in per slab
         std::uint32_t slab_count = 0;
-        std::uint32_t batch = 1;      // most samples of a batch
+        std::uint32_t batch = 1;      // usual samples of a batch
         std::size_t queue_depth = 1;  // batches submitted and not yet being copied
         // a small batch waits this long for others to share its slab
         std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);

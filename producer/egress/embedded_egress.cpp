@@ -231,7 +231,7 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse("the address of a tensor is null", "Submit the address of its first sample");
     if (batch.rows < 1 || batch.rows > kMaxSamplesPerSlab)
         refuse("a batch of " + std::to_string(batch.rows) + " samples",
-               "Give 1 to " + std::to_string(kMaxSamplesPerSlab));
+               "Submit 1 to " + std::to_string(kMaxSamplesPerSlab) + " at a time");
     const auto one_a_row = [&](std::size_t count) { return count == 0 || count == batch.rows; };
     if (!one_a_row(batch.keys.size()))
         refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",

@@ -29,8 +29,8 @@ struct CopyEvents {
     }
 };
 
-// One slab while it is filled. Rows of one batch, or whole small batches, are put on a stream as copies, with their
-// header. Order: add() as long as it takes rows, close(), wait_copied().
+// One slab while it is filled. Rows of one batch, or the last rows of one and whole small batches, are put on a stream
+// as copies, with their header. Order: add() as long as it takes rows, close(), wait_copied().
 //
 // Owns: the loan; the batches' tensors until the copies are done. Borrows: layout, stream, events. Thread: one at a
 // time. Blocks: wait_copied(); the destructor, when copies were submitted and not waited for: slab and tensors must

@@ -14,7 +14,7 @@ namespace offramp {
 struct SlabPlan {
     // 0: chosen by the batch's size.
     struct Wanted {
-        std::uint32_t batch = 1;  // most samples of a batch
+        std::uint32_t batch = 1;  // usual samples of a batch
         std::uint32_t samples_per_slab = 0;
         std::uint32_t batches_per_slab = 0;
         std::uint32_t slabs = 0;
@@ -26,7 +26,7 @@ struct SlabPlan {
     std::size_t batches_ahead = 1;  // submitted and not yet being copied
     bool small = false;             // the batches' size lets them share a slab
 
-    // `outputs`: of a full batch, as they are copied. `on_gpu`: a GPU's pool holds more batches than a CPU's,
+    // `outputs`: of a usual batch, as they are copied. `on_gpu`: a GPU's pool holds more batches than a CPU's,
     // unless `slabs` is set. Errors: ConfigError, see SlabLayout::make.
     static SlabPlan make(const std::vector<TensorSpec>& outputs, const Wanted& wanted, bool on_gpu);
 };

@@ -54,13 +54,13 @@ def expected(batches):
     return sorted(f"b{batch}/r{row} {batch * 1000 + row}" for batch in range(batches) for row in range(8))
 
 
-@needs_numpy
 def states_of(pid):
     """The states of a process's threads."""
     files = pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
     return {file.read_text().rpartition(")")[2].split()[0] for file in files}
 
 
+@needs_numpy
 class Consumers(World):
     def produce(self, batches, consumers=0):
         """Starts a producer, which submits once `consumers` are connected, and waits for its run."""

@@ -189,7 +189,7 @@ class Batches(Egresses):
                 reader = self.python(READER, run_dir)
                 sizes = (3, 0, 1, 200, 0, 7)
                 with offramp.Egress(run_dir, **slabs) as egress:
-                    egress.submit(numpy.zeros((0, 5), "int64"))
+                    egress.submit(numpy.zeros((0, 5), "int64"), iter(()), [])
                     for first, size in zip((0, 3, 3, 4, 204, 204), sizes):
                         egress.submit(numpy.arange(first, first + size).reshape(size, 1))
                     self.assertEqual(4, egress.stats().batches_submitted)

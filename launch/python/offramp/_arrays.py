@@ -34,22 +34,22 @@ class Outputs(NamedTuple):
 
 def named_tensors(outputs: object) -> Mapping[str, object]:
     """
-    A batch's tensors by name. Nested mappings and tuples are flattened, as by the runner: "hidden_states.0". None is
-    left out. Errors: BadArgument.
+    A batch's tensors by name. Nested mappings and tuples are flattened: "hidden_states.0". None is left out. Errors:
+    BadArgument.
     """
     if type(outputs) is dict and not any(
         each is None or isinstance(each, (tuple, Mapping)) for each in outputs.values()
     ):
         return outputs
     named: dict[str, object] = {}
-    for name, tensor in _flat("", outputs):
+    for name, tensor in _flatten("", outputs):
         if name in named:
             raise BadArgument(f"two tensors of the batch have the name '{name}'. Rename one of them")
         named[name] = tensor
     return named
 
 
-def _flat(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
+def _flatten(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
     if outputs is None:
         return
     parts: Iterable[tuple[Any, Any]]
@@ -61,7 +61,7 @@ def _flat(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
         yield prefix or ONLY, outputs
         return
     for name, each in parts:
-        yield from _flat(f"{prefix}.{name}" if prefix else str(name), each)
+        yield from _flatten(f"{prefix}.{name}" if prefix else str(name), each)
 
 
 def is_empty_batch(named: Mapping[str, object]) -> bool:
@@ -70,10 +70,9 @@ def is_empty_batch(named: Mapping[str, object]) -> bool:
 
 
 def _has_no_samples(tensor: Any) -> bool:
-    try:
-        shape = tensor.shape
-    except (AttributeError, RuntimeError, TypeError, ValueError):  # not all, or a signal handler's would be lost
+    if getattr(tensor, "is_nested", False):  # PyTorch: it has no shape
         return False
+    shape = getattr(tensor, "shape", None)
     return isinstance(shape, tuple) and shape[:1] == (0,)
 
 

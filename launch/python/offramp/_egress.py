@@ -11,7 +11,7 @@ import time
 import warnings
 import weakref
 from types import CodeType, FrameType, TracebackType
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, Sized, TypeVar
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
 from offramp import _abi, _validate
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
@@ -251,7 +251,7 @@ class Egress:
         named = named_tensors(outputs)
         if not named:
             raise BadArgument("the batch has no tensors. Submit one or more")
-        if is_empty_batch(named) and not _names_samples(keys) and not _names_samples(items):
+        if is_empty_batch(named) and not (_has_entries("keys", keys) or _has_entries("items", items)):
             return
         with self._lock:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
@@ -366,7 +366,8 @@ class Egress:
         self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None
     ) -> Iterator[_Batch]:
         """
-        Yields the batches that are not done. With resume=True it skips those that an earlier run finished.
+        Yields the batches that are not done. With resume=True it skips those that an earlier run finished. It yields
+        batches without samples each time.
 
         `batches`: in the same order and of the same size as before (shuffle=False); new ones may follow. `keys`: a
         function that returns a batch's keys, or its number of samples if it has none. Default: the first element of the
@@ -570,7 +571,7 @@ def _of_another_shape(layout: Layout, each: Outputs) -> str:
     wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
     if len(each.shape) != len(layout.shape):
         return f"{wrong}. Reshape it to {len(layout.shape)} dimensions, or open another run for it"
-    rows, *largest = (max(extents) for extents in zip(layout.shape, each.shape))
+    rows, largest = layout.shape[0], [max(extents) for extents in zip(layout.shape[1:], each.shape[1:])]
     differ = [dim for dim, (one, other) in enumerate(zip(layout.shape[1:], each.shape[1:])) if one != other]
     length = ["values['length']"] if len(differ) == 1 else [f"values['length'][{at}]" for at in range(len(differ))]
     cut = ", ".join(f":int({length[differ.index(dim)]})" if dim in differ else ":" for dim in range(len(largest)))
@@ -623,9 +624,8 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
 
 
-def _names_samples(given: object) -> bool:
-    """Whether keys or items were given, for at least one sample."""
-    return given is not None and not (isinstance(given, Sized) and len(given) == 0)
+def _has_entries(name: str, given: Iterable[object] | None) -> bool:
+    return given is not None and len(_validate.one_per_sample(name, given, EXAMPLE)) > 0
 
 
 def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
