@@ -22,7 +22,7 @@ SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
 # For two cores: tests that start runs wait for a third of their time.
 PARALLEL_TESTS = 3
-# Of a failed test's output, printed again at the end.
+# The lines of a failed test's output that are printed again at the end.
 LAST_LINES = 12
 SANITIZER_OPTIONS = {
     # The CUDA driver needs the addresses that AddressSanitizer would forbid.
@@ -79,11 +79,11 @@ def failures_in(report):
     """The end of each failed test's output, which ctest printed thousands of lines before."""
     try:
         failed = xml.etree.ElementTree.parse(report).iterfind("testcase[@status='fail']")
-    except (OSError, xml.etree.ElementTree.ParseError):  # ctest could not begin, and has said why
+    except (OSError, xml.etree.ElementTree.ParseError):  # ctest could not begin, and printed the reason
         return ""
     ends = ((test.get("name"), (test.findtext("system-out") or "").strip().splitlines()) for test in failed)
     return "\n".join(
-        f"\n[test] {name} failed and printed at last:\n" + "\n".join(lines[-LAST_LINES:]) for name, lines in ends
+        f"\n[test] {name} failed. Its last lines:\n" + "\n".join(lines[-LAST_LINES:]) for name, lines in ends
     )
 
 
@@ -91,6 +91,7 @@ def ctest_command(places, preset, arguments, everything):
     left_out = [*LEFT_OUT.get(preset, []), *([] if everything else [SLOW])]
     return [
         *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
+        *("--test-output-truncation", "head"),
         *("--progress", "-j", str(PARALLEL_TESTS), "--output-junit", str(report_of(places, preset))),
         *ONLY.get(preset, []),
         *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),

@@ -1035,7 +1035,7 @@ class BuildTest(unittest.TestCase):
             )
             printed = testing.failures_in(report)
         self.assertIn("[test] slow failed", printed)
-        self.assertRegex(printed, r"\[test\] bad failed and printed at last:\nline 28\n")
+        self.assertRegex(printed, r"\[test\] bad failed. Its last lines:\nline 28\n")
         self.assertTrue(printed.endswith("line 39 <end>"))
         for other in ("fine", "gone", "line 27"):
             self.assertNotIn(other, printed)
