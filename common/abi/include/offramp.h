@@ -75,16 +75,26 @@ typedef struct offramp_dtype {
     uint16_t lanes; /* 1 */
 } offramp_dtype;
 
-/* Dimension 0 counts samples, and all samples of a run have one shape. Pad samples of different sizes to the largest,
- * submit their lengths as a second tensor, and trim them in the consumer. */
+/* In offramp_tensor.shape: samples differ in this dimension, which is not the first. */
+#define OFFRAMP_VARIABLE (-1)
+
+/* One sample of a tensor with OFFRAMP_VARIABLE. Never grows. */
+typedef struct offramp_row {
+    const void* data; /* row-major */
+    size_t bytes;
+    const int64_t* shape; /* its own: offramp_tensor.dims - 1 extents, which may be 0 */
+} offramp_row;
+
+/* Dimension 0 counts samples. Samples have one shape, except in dimensions that are OFFRAMP_VARIABLE. */
 typedef struct offramp_tensor {
     size_t size;
     const char* name; /* at most 63 bytes */
     offramp_dtype dtype;
     uint32_t dims; /* 1 to 8 */
     const int64_t* shape;
-    const int64_t* strides; /* in elements; NULL: row-major. Samples are contiguous */
-    const void* data;       /* read-only bytes in a consumer's slab; NULL in offramp_egress_options */
+    const int64_t* strides; /* in elements; NULL: row-major, as with OFFRAMP_VARIABLE. Samples are contiguous */
+    const void* data; /* read-only bytes in a consumer's slab; NULL in offramp_egress_options and if `rows` is set */
+    const offramp_row* rows; /* in a consumer's slab, with OFFRAMP_VARIABLE: one per sample; else NULL */
 } offramp_tensor;
 
 OFFRAMP_API const char* offramp_version(void);
@@ -118,6 +128,7 @@ typedef struct offramp_egress_options {
                                           0: the consumer stays and keeps its slabs. No other value is valid */
     uint32_t report_failed;            /* 1: offramp_egress_take_failed() returns dropped and dead-lettered items */
     uint32_t reserved;
+    uint64_t slab_bytes; /* 64 MiB: room in a slab for all tensors with OFFRAMP_VARIABLE. A sample must fit */
 } offramp_egress_options;
 
 /* Creates and page-locks shared memory, then accepts consumers. Blocks until the first slabs exist. A forked child
@@ -143,6 +154,12 @@ typedef struct offramp_batch {
     const char* key_text;
     size_t key_text_bytes;
     uint64_t* released; /* set when the batch is accepted, as by offramp_egress_wait_released(); may be NULL */
+    /* With OFFRAMP_VARIABLE, by tensor; an entry is NULL for a tensor without it.
+     * extents[t]: for each row, its extents in the variable dimensions, in their order. 0 is allowed.
+     * addresses[t]: for each row, its address on the device. NULL, or addresses is NULL: the rows follow one another
+     * from tensors[t]. */
+    const int64_t* const* extents;
+    const void* const* const* addresses;
 } offramp_batch;
 
 /* Waits only while all slabs are full. OFFRAMP_TIMEOUT after the batch's `timeout_seconds`: the batch was not
