@@ -20,6 +20,8 @@ namespace {
 // The alignment of any element type, and of memory from operator new.
 constexpr std::size_t kLeastAlignment = 16;
 
+constexpr std::uint64_t kMostBytes = 1ULL << 62;  // of a tensor, so that no sum overflows
+
 using nlohmann::json;
 
 // The dimensions, from the slowest to the fastest.
@@ -32,13 +34,16 @@ std::vector<std::size_t> order_in_memory(const TensorSpec& spec) {
     return order;
 }
 
-json spec_metadata(const TensorSpec& spec, const std::string& stored_as) {
+json tensor_metadata(const TensorView& tensor, const std::string& stored_as) {
+    const TensorSpec& spec = tensor.spec;
     const auto dims = static_cast<std::ptrdiff_t>(spec.dims);
-    return {{"name", spec.name},
-            {"stored_as", stored_as},
-            {"dtype", {spec.dtype.code, spec.dtype.bits}},
-            {"shape", std::vector(spec.shape.begin(), spec.shape.begin() + dims)},
-            {"strides", std::vector(spec.strides.begin(), spec.strides.begin() + dims)}};
+    json metadata{{"name", spec.name},
+                  {"stored_as", stored_as},
+                  {"dtype", {spec.dtype.code, spec.dtype.bits}},
+                  {"shape", std::vector(spec.shape.begin(), spec.shape.begin() + dims)},
+                  {"strides", std::vector(spec.strides.begin(), spec.strides.begin() + (spec.varies() ? 0 : dims))}};
+    if (spec.varies()) metadata["extents"] = tensor.extents;
+    return metadata;
 }
 
 void require(bool holds, const char* field) {
@@ -54,18 +59,70 @@ TensorSpec read_spec(const json& metadata) {
     require(dtype.size() == 2, "dtype");
     spec.dtype = {dtype[0], dtype[1], 1};
     require(spec.dtype.whole_bytes(), "dtype");
-    require(!shape.empty() && shape.size() <= kMaxDims && shape.size() == strides.size(), "shape");
+    require(!shape.empty() && shape.size() <= kMaxDims, "shape");
     spec.dims = shape.size();
+    const bool varies = std::find(shape.begin() + 1, shape.end(), kVarying) != shape.end();
+    require(strides.size() == (varies ? 0 : shape.size()), "strides");
     // Check that no product of the shape overflows below.
     std::uint64_t bytes = spec.dtype.bytes();
-    for (const std::int64_t extent : shape)
-        require(extent >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent), &bytes) &&
-                    bytes < 1ULL << 62,
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+        if (d > 0 && shape[d] == kVarying) continue;
+        require(shape[d] >= 1 && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(shape[d]), &bytes) &&
+                    bytes < kMostBytes,
                 "shape");
+    }
     std::copy(shape.begin(), shape.end(), spec.shape.begin());
     std::copy(strides.begin(), strides.end(), spec.strides.begin());
-    require(spec.dense_rows(), "strides");
+    require(varies || spec.dense_rows(), "strides");
     return spec;
+}
+
+// The samples' sizes follow from the extents; PayloadFile finds their bytes.
+void read_extents(const json& metadata, TensorView& tensor) {
+    tensor.extents = metadata.at("extents").get<std::vector<std::int64_t>>();
+    const std::size_t varying = tensor.spec.varying_dims(), rows = static_cast<std::size_t>(tensor.spec.rows());
+    require(tensor.extents.size() == rows * varying, "extents");
+    std::uint64_t all = 0;
+    for (std::size_t row = 0; row < rows; ++row) {
+        const auto own = std::span(tensor.extents).subspan(row * varying, varying);
+        require(std::ranges::all_of(own, [](std::int64_t extent) { return extent >= 0; }), "extents");
+        const auto bytes = tensor.spec.sample_bytes(own, kMostBytes - all);
+        require(bytes.has_value(), "extents");
+        all += *bytes;
+    }
+}
+
+// Samples of a tensor that varies, one after another in `bytes`.
+void cut_into_samples(TensorView& tensor) {
+    const std::size_t varying = tensor.spec.varying_dims();
+    for (std::size_t row = 0, begin = 0; row < static_cast<std::size_t>(tensor.spec.rows()); ++row) {
+        const auto own = std::span<const std::int64_t>(tensor.extents).subspan(row * varying, varying);
+        const std::size_t size = tensor.spec.sample_bytes(own, kMostBytes).value_or(0);
+        tensor.samples.push_back(tensor.bytes.subspan(begin, size));
+        begin += size;
+    }
+    tensor.bytes = {};
+}
+
+std::size_t bytes_of(const TensorView& tensor) {
+    if (!tensor.spec.varies()) return tensor.spec.row_bytes() * static_cast<std::size_t>(tensor.spec.rows());
+    const std::size_t varying = tensor.spec.varying_dims();
+    std::size_t bytes = 0;
+    for (std::size_t row = 0; row < static_cast<std::size_t>(tensor.spec.rows()); ++row)
+        bytes +=
+            tensor.spec.sample_bytes(std::span(tensor.extents).subspan(row * varying, varying), kMostBytes).value_or(0);
+    return bytes;
+}
+
+// The shape of all samples, one after another.
+std::vector<std::int64_t> packed_shape(const TensorView& tensor) {
+    const TensorSpec& spec = tensor.spec;
+    const auto elements = static_cast<std::int64_t>(bytes_of(tensor) / spec.dtype.bytes());
+    if (spec.shape[1] != kVarying || spec.varying_dims() > 1) return {elements};
+    std::vector<std::int64_t> shape(spec.shape.begin() + 1,
+                                    spec.shape.begin() + static_cast<std::ptrdiff_t>(spec.dims));
+    shape[0] = std::accumulate(tensor.extents.begin(), tensor.extents.end(), std::int64_t{0});
+    return shape;
 }
 
 void read_rows(const json& metadata, SlabContents& slab) {
@@ -98,7 +155,10 @@ void read_rows(const json& metadata, SlabContents& slab) {
 void write_payload(const std::string& path, const SlabContents& slab) {
     const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadMetadata, payload_metadata(slab)}});
     std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(front))};
-    for (const TensorView& tensor : slab.tensors) pieces.push_back(tensor.bytes);
+    for (const TensorView& tensor : slab.tensors) {
+        if (!tensor.spec.varies()) pieces.push_back(tensor.bytes);
+        pieces.insert(pieces.end(), tensor.samples.begin(), tensor.samples.end());
+    }
     write_dead_letter_file(path, pieces);
 }
 
@@ -115,15 +175,17 @@ PayloadFile::PayloadFile(const std::string& path)
     for (std::size_t i = 0; i < slab_.tensors.size(); ++i) {
         TensorView& tensor = slab_.tensors[i];
         const StoredTensor* const stored = file_.find(noted.stored_as[i]);
-        const std::size_t wanted = tensor.spec.row_bytes() * static_cast<std::size_t>(tensor.spec.rows());
+        const std::size_t wanted = bytes_of(tensor);
         if (stored == nullptr || stored->bytes.size() != wanted)
             throw ProtocolError("'" + path + "': tensor '" + noted.stored_as[i] + "' has " +
                                 std::to_string(stored == nullptr ? 0 : stored->bytes.size()) + " bytes, expected " +
                                 std::to_string(wanted));
         tensor.bytes = stored->bytes;
-        if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kLeastAlignment == 0) continue;
-        aligned_.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
-        tensor.bytes = aligned_.back();
+        if (reinterpret_cast<std::uintptr_t>(tensor.bytes.data()) % kLeastAlignment != 0) {
+            aligned_.emplace_back(tensor.bytes.begin(), tensor.bytes.end());
+            tensor.bytes = aligned_.back();
+        }
+        if (tensor.spec.varies()) cut_into_samples(tensor);
     }
 }
 
@@ -153,10 +215,13 @@ std::vector<TensorEntry> tensor_entries(const SlabContents& slab) {
         TensorEntry entry{.name = tensor.spec.name,
                           .dtype = safetensors_dtype(tensor.spec.dtype),
                           .shape = {},
-                          .bytes = tensor.bytes.size()};
+                          .bytes = bytes_of(tensor)};
         if (entry.name.empty() || entry.name == "__metadata__" || taken.contains(entry.name))
             entry.name += "#" + std::to_string(entries.size());
-        for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);
+        if (tensor.spec.varies())
+            entry.shape = packed_shape(tensor);
+        else
+            for (const std::size_t d : order_in_memory(tensor.spec)) entry.shape.push_back(tensor.spec.shape[d]);
         if (entry.dtype.empty()) {
             entry.dtype = "U8";
             entry.shape.push_back(static_cast<std::int64_t>(tensor.spec.dtype.bytes()));
@@ -171,12 +236,12 @@ std::string payload_metadata(const SlabContents& slab) {
     json tensors = json::array();
     const std::vector<TensorEntry> entries = tensor_entries(slab);
     for (std::size_t i = 0; i < entries.size(); ++i)
-        tensors.push_back(spec_metadata(slab.tensors[i].spec, entries[i].name));
+        tensors.push_back(tensor_metadata(slab.tensors[i], entries[i].name));
     json samples = json::array();
     for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.empty});
     json batches = json::array();
     for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
-    const json metadata = {{"format", kPayloadMetadataFormat},
+    const json metadata = {{"format", slab.varies() ? kVaryingPayloadFormat : kPayloadMetadataFormat},
                            {"epoch", slab.epoch},
                            {"slab", slab.slab},
                            {"generation", slab.generation},
@@ -195,7 +260,8 @@ std::string payload_metadata(const SlabContents& slab) {
 NotedSlab read_payload_metadata(const std::string& text) {
     try {
         const json metadata = parse_json(text);
-        require(metadata.at("format").get<int>() == kPayloadMetadataFormat, "format");
+        const int format = metadata.at("format").get<int>();
+        require(format == kPayloadMetadataFormat || format == kVaryingPayloadFormat, "format");
         NotedSlab noted;
         SlabContents& slab = noted.slab;
         slab.epoch = metadata.at("epoch").get<std::uint32_t>();
@@ -215,6 +281,7 @@ NotedSlab read_payload_metadata(const std::string& text) {
             const TensorSpec spec = read_spec(tensor);
             require(static_cast<std::uint64_t>(spec.rows()) == slab.samples.size(), "shape");
             slab.tensors.push_back({.spec = spec, .bytes = {}});
+            if (spec.varies()) read_extents(tensor, slab.tensors.back());
             noted.stored_as.push_back(tensor.at("stored_as").get<std::string>());
         }
         require(slab.tensors.size() <= kMaxTensorsPerSlab, "tensors");

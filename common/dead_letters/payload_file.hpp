@@ -41,10 +41,12 @@ void write_dead_letter_file(const std::string& path, std::string_view text);
 // process the slab again.
 inline constexpr const char* kPayloadMetadata = "offramp";
 inline constexpr int kPayloadMetadataFormat = 1;
+inline constexpr int kVaryingPayloadFormat = 2;  // samples differ in shape
 
 // The entries of the slab's tensors in the file. .safetensors has row-major tensors only, so a tensor in another order
 // (channels-last) gets its dimensions in memory order, and its bytes equal the slab's. The metadata has the true shape
-// and strides. An element type that the format does not support is stored as bytes.
+// and strides. An element type that the format does not support is stored as bytes. Samples that differ in shape follow
+// one another: [total, 4096] if only their first dimension varies, else [elements].
 std::vector<TensorEntry> tensor_entries(const SlabContents& slab);
 
 std::string payload_metadata(const SlabContents& slab);

@@ -12,7 +12,12 @@
 //   batches_offset  BatchRecord[batch_count]      which rows of which batches the slab holds
 //   samples_offset  SampleRecord[sample_count]    one per row of dimension 0: the source's item, its key
 //   keys_offset     char[key_bytes]               the samples' keys, UTF-8, back to back
+//   extents_offset  uint64[sample_count][n]       only if samples differ in shape: see below
 //   header_bytes    payload: the tensors' bytes, each at TensorRecord::offset from the payload's start, 512-aligned
+//
+// A dimension in which samples differ is kVarying in TensorRecord::shape. Such a tensor is row-major; strides, offset
+// and bytes of its record are 0. A sample's entry in the extents table has, for each such tensor in order, the offset
+// of its bytes from the payload's start, then its extent in each varying dimension.
 //
 // All integers are little-endian. Offsets of tables count from the slab's first byte. A reader takes one copy of the
 // header, checks every bound on the copy, and never reads a table entry twice.
@@ -22,13 +27,14 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kSlabMagic = 0x42414c535246464fULL;  // "OFFRSLAB"
-inline constexpr std::uint32_t kSlabHeaderVersion = 1;
+inline constexpr std::uint32_t kSlabHeaderVersion = 2;
 
 inline constexpr std::uint32_t kMaxTensorsPerSlab = 16;
 inline constexpr std::uint32_t kMaxSamplesPerSlab = 1U << 16;
 inline constexpr std::uint32_t kMaxKeyBytes = 1024;
 inline constexpr std::uint32_t kMaxUpsampleFactor = 1024;
 inline constexpr std::size_t kPayloadAlignment = 512;
+inline constexpr std::size_t kSampleAlignment = 64;  // of samples that differ in shape, unless they follow one another
 
 // The transform of a model's output before its copy. A reader needs it to interpret the values.
 enum class OutputTransform : std::uint32_t { None = 0, Cast = 1, ClassMap = 2, LowRes = 3 };
@@ -60,7 +66,8 @@ struct SlabHeader {
     std::array<std::uint8_t, 16> trace_id;  // W3C trace context; zero: none
     std::array<std::uint8_t, 8> span_id;
     std::uint64_t trace_flags;
-    std::array<std::uint8_t, 88> reserved;
+    std::uint32_t extents_offset;  // 0: all samples have one shape
+    std::array<std::uint8_t, 84> reserved;
 };
 
 struct TensorRecord {
@@ -69,7 +76,7 @@ struct TensorRecord {
     std::uint8_t dtype_bits;
     std::uint16_t dtype_lanes;
     std::uint32_t dims;
-    std::array<std::int64_t, 8> shape;    // dimension 0 counts the slab's samples
+    std::array<std::int64_t, 8> shape;    // dimension 0 counts the slab's samples; kVarying: see above
     std::array<std::int64_t, 8> strides;  // in elements
     std::uint64_t offset;                 // from the payload's start
     std::uint64_t bytes;
@@ -100,7 +107,7 @@ static_assert(offsetof(SlabHeader, run_nonce) == 16 && offsetof(SlabHeader, payl
 static_assert(offsetof(SlabHeader, tensor_count) == 48 && offsetof(SlabHeader, tensors_offset) == 64);
 static_assert(offsetof(SlabHeader, transform) == 80 && offsetof(SlabHeader, submitted_at_ns) == 88);
 static_assert(offsetof(SlabHeader, model) == 104 && offsetof(SlabHeader, precision) == 168);
-static_assert(offsetof(SlabHeader, trace_id) == 200 && offsetof(SlabHeader, reserved) == 232);
+static_assert(offsetof(SlabHeader, trace_id) == 200 && offsetof(SlabHeader, extents_offset) == 232);
 static_assert(sizeof(TensorRecord) == 216 && std::has_unique_object_representations_v<TensorRecord>);
 static_assert(offsetof(TensorRecord, shape) == 72 && offsetof(TensorRecord, offset) == 200);
 static_assert(sizeof(BatchRecord) == 24 && std::has_unique_object_representations_v<BatchRecord>);

@@ -22,6 +22,7 @@ void require_room_for_rows(const TensorSpec& output, std::int64_t rows) {
     std::int64_t elements = 1;
     for (std::size_t d = 1; d < output.dims; ++d) {
         const std::int64_t extent = output.shape[d];
+        if (extent == kVarying) continue;
         if (extent < 1) throw ConfigError(describe_output(output) + " is empty");
         if (elements > room / extent)
             throw ConfigError(
@@ -38,7 +39,7 @@ constexpr std::size_t kManySpans = 64;
 }  // namespace
 
 SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches,
-                            std::size_t max_key_bytes) {
+                            std::size_t max_key_bytes, std::size_t varying_bytes) {
     if (outputs.empty() || outputs.size() > kMaxTensorsPerSlab)
         throw ConfigError("a batch has " + std::to_string(outputs.size()) + " tensors",
                           "A slab holds 1 to " + std::to_string(kMaxTensorsPerSlab));
@@ -53,7 +54,15 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
     layout.batches_offset = layout.tensors_offset + outputs.size() * sizeof(TensorRecord);
     layout.samples_offset = layout.batches_offset + batches * sizeof(BatchRecord);
     layout.keys_offset = layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord);
-    layout.header_bytes = round_up(layout.keys_offset + layout.key_capacity, kPageBytes);
+    for (const TensorSpec& output : outputs)
+        if (output.varies()) layout.extent_words += 1 + output.varying_dims();
+    layout.header_bytes = layout.keys_offset + layout.key_capacity;
+    if (layout.varies()) {
+        layout.extents_offset = round_up(layout.header_bytes, sizeof(std::uint64_t));
+        layout.header_bytes =
+            layout.extents_offset + static_cast<std::size_t>(rows) * layout.extent_words * sizeof(std::uint64_t);
+    }
+    layout.header_bytes = round_up(layout.header_bytes, kPageBytes);
 
     std::size_t offset = 0;
     for (const TensorSpec& output : outputs) {
@@ -61,11 +70,25 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
             throw ConfigError("output name '" + output.name + "' cannot be stored",
                               "Names have 1 to " + std::to_string(kMaxTensorName) + " bytes");
         require_room_for_rows(output, rows);
+        if (output.varies()) {
+            layout.tensors.push_back(output.with_rows(rows));
+            layout.tensors.back().strides = {};
+            layout.offsets.push_back(0);
+            continue;
+        }
         if (!output.dense_rows())
             throw ConfigError(describe_output(output) + " is not dense", "Pack it on the device first");
         layout.tensors.push_back(with_settled_strides(output.with_rows(rows)));
         layout.offsets.push_back(offset);
         offset = round_up(offset + static_cast<std::size_t>(rows) * output.row_bytes(), kPayloadAlignment);
+    }
+    if (layout.varies()) {
+        if (varying_bytes > static_cast<std::size_t>(kMaxTensorBytes))
+            throw ConfigError("a slab of " + std::to_string(varying_bytes) + " bytes is too large",
+                              "Give at most " + std::to_string(kMaxTensorBytes));
+        layout.varying_offset = offset;
+        layout.varying_bytes = round_up(varying_bytes, kSampleAlignment);
+        offset += layout.varying_bytes;
     }
     layout.payload_bytes = offset;
     layout.slab_bytes = round_up(layout.header_bytes + offset, kPageBytes);

@@ -16,7 +16,7 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
 
 // The layout of a run's equal-sized slabs: the offsets of the header's tables and of each output's bytes. Holds no
 // memory. Every slab has room for `rows` samples of every output, so an output has the same offset in all slabs,
-// independent of the number of samples.
+// independent of the number of samples. Outputs whose samples differ in shape share the area behind the others.
 struct SlabLayout {
     std::int64_t rows = 0;         // most samples in a slab
     std::uint32_t batches = 0;     // most batches in a slab
@@ -25,18 +25,25 @@ struct SlabLayout {
     std::size_t batches_offset = 0;
     std::size_t samples_offset = 0;
     std::size_t keys_offset = 0;
+    std::size_t extents_offset = 0;    // 0: no output varies
+    std::size_t extent_words = 0;      // uint64 per sample in the extents table
     std::size_t header_bytes = 0;      // payload starts here; whole pages
     std::vector<TensorSpec> tensors;   // with shape[0] == rows
-    std::vector<std::size_t> offsets;  // of each tensor, from the start of the payload
+    std::vector<std::size_t> offsets;  // of each tensor, from the start of the payload; 0 if it varies
+    std::size_t varying_offset = 0;    // of the area for outputs that vary
+    std::size_t varying_bytes = 0;     // its size, a multiple of kSampleAlignment
     std::size_t payload_bytes = 0;
     std::size_t slab_bytes = 0;  // header and payload, in whole pages: the distance between slabs
 
+    bool varies() const { return extent_words > 0; }
+
     // `outputs`: the model's outputs with any number of rows. `max_key_bytes`: the source's longest key, so that any
-    // `rows` samples fit. Errors: ConfigError if there are no outputs or too many, or if rows or batches are not 1 to
-    // kMaxSamplesPerSlab. Also if an output is not dense (TensorSpec::dense_rows), is empty or too large, does not have
-    // whole bytes (DType::whole_bytes), or has a name longer than kMaxTensorName.
+    // `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if there are no outputs or
+    // too many, or if rows or batches are not 1 to kMaxSamplesPerSlab. Also if an output is not dense
+    // (TensorSpec::dense_rows), is empty or too large, does not have whole bytes (DType::whole_bytes), or has a name
+    // longer than kMaxTensorName.
     static SlabLayout make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches = 1,
-                           std::size_t max_key_bytes = 0);
+                           std::size_t max_key_bytes = 0, std::size_t varying_bytes = 0);
 };
 
 // The distribution of slabs over shared-memory objects: spans of whole slabs, so that reserving, faulting and

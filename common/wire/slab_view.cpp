@@ -1,6 +1,7 @@
 #include "common/wire/slab_view.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -22,6 +23,9 @@ void require(bool holds, const char* field, Found found, Wanted wanted) {
         throw ProtocolError("slab header: " + std::string(field) + " is " + in_words(found) + ", expected " +
                             in_words(wanted));
 }
+
+// Far above any extent, and far below an overflow as a signed number.
+constexpr std::uint64_t kMostExtent = std::uint64_t{1} << 48;
 
 // The bytes of `count` records in the slab; the table must lie between the fixed header and the payload.
 template <class Record>
@@ -60,13 +64,20 @@ void check_tensor(TensorView& view, const TensorRecord& record, std::span<const 
     std::size_t row_bytes = view.spec.dtype.bytes();
     view.spec.shape = {};
     view.spec.strides = {};
+    view.samples.clear();
+    view.extents.clear();
     for (std::size_t d = 0; d < record.dims; ++d) {
         const std::int64_t extent = record.shape[d];
         view.spec.shape[d] = extent;
         view.spec.strides[d] = record.strides[d];
-        if (d == 0) continue;
+        if (d == 0 || extent == kVarying) continue;
         require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent, room);
         row_bytes *= static_cast<std::size_t>(extent);
+    }
+    if (view.spec.varies()) {  // check_samples() checks the rest
+        view.spec.strides = {};
+        view.bytes = {};
+        return;
     }
     require(samples == 0 || view.spec.dense_rows(), "tensor strides", record.strides[0], "dense rows");
     require(samples == 0 || row_bytes <= room / samples, "tensor rows", samples, room);
@@ -77,12 +88,47 @@ void check_tensor(TensorView& view, const TensorRecord& record, std::span<const 
     view.bytes = payload.subspan(record.offset, record.bytes);
 }
 
+std::size_t extent_words_of(const std::vector<TensorView>& tensors) {
+    std::size_t words = 0;
+    for (const TensorView& tensor : tensors)
+        if (tensor.spec.varies()) words += 1 + tensor.spec.varying_dims();
+    return words;
+}
+
+// The largest power of two that divides the size of an element.
+std::size_t alignment_of(DType dtype) { return dtype.bytes() & (~dtype.bytes() + 1); }
+
+// One sample of a tensor that varies. `words`: its offset and extents in the table.
+void check_sample(TensorView& tensor, std::span<const std::uint64_t> words, std::span<const std::byte> payload) {
+    const auto extents = words.subspan(1);
+    for (const std::uint64_t extent : extents) {
+        require(extent <= kMostExtent, "sample extent", extent, kMostExtent);
+        tensor.extents.push_back(static_cast<std::int64_t>(extent));
+    }
+    const auto own = std::span(tensor.extents).last(extents.size());
+    const auto bytes = tensor.spec.sample_bytes(own, payload.size());
+    require(bytes.has_value(), "sample extent", own.front(), payload.size());
+    require(words[0] % alignment_of(tensor.spec.dtype) == 0 && words[0] <= payload.size() &&
+                *bytes <= payload.size() - words[0],
+            "sample offset", words[0], payload.size());
+    tensor.samples.push_back(payload.subspan(words[0], *bytes));
+}
+
 }  // namespace
 
 std::span<const std::byte> TensorView::row(std::size_t index) const {
+    if (spec.varies()) {
+        expect(index < samples.size(), "a row of the tensor");
+        return samples[index];
+    }
     const std::size_t size = spec.row_bytes();
     expect(index < static_cast<std::size_t>(spec.rows()), "a row of the tensor");
     return bytes.subspan(index * size, size);
+}
+
+TensorSpec TensorView::row_spec(std::size_t index) const {
+    const std::size_t varying = spec.varying_dims();
+    return varying == 0 ? spec.with_rows(1) : spec.of_sample(std::span(extents).subspan(index * varying, varying));
 }
 
 SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket) {
@@ -165,6 +211,35 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     for (std::uint32_t i = 0; i < header.tensor_count; ++i)
         check_tensor(tensors[i], record_at<TensorRecord>(tensor_table, i), payload, header.sample_count,
                      from.size() - header.header_bytes);
+    read_extents(head, header, payload);
+}
+
+// Reads each entry of the extents table once.
+void SlabContents::read_extents(std::span<const std::byte> head, const SlabHeader& header,
+                                std::span<const std::byte> payload) {
+    const std::size_t words = extent_words_of(tensors);
+    require((header.extents_offset != 0) == (words != 0), "extents table", header.extents_offset, words);
+    if (words == 0) return;
+    using Entry = std::uint64_t;
+    const auto table = find_table<Entry>(head, "extents table", header.extents_offset,
+                                         static_cast<std::uint32_t>(header.sample_count * words),
+                                         kMaxSamplesPerSlab * kMaxTensorsPerSlab * kMaxDims);
+    std::array<Entry, std::size_t{kMaxTensorsPerSlab} * kMaxDims> entry;
+    for (std::uint32_t row = 0; row < header.sample_count; ++row) {
+        const auto of_row = std::span(entry).first(words);
+        copy_bytes(table.subspan(row * words * sizeof(Entry), words * sizeof(Entry)), of_row.data());
+        std::size_t next = 0;
+        for (TensorView& tensor : tensors) {
+            if (!tensor.spec.varies()) continue;
+            const std::size_t own = 1 + tensor.spec.varying_dims();
+            check_sample(tensor, of_row.subspan(next, own), payload);
+            next += own;
+        }
+    }
+}
+
+bool SlabContents::varies() const {
+    return std::ranges::any_of(tensors, [](const TensorView& tensor) { return tensor.spec.varies(); });
 }
 
 const TensorView& SlabContents::tensor(std::string_view name) const {
@@ -183,6 +258,7 @@ SlabWriter::SlabWriter(std::span<std::byte> slab, const SlabLayout& layout) : sl
 
 void SlabWriter::begin(const HeaderFields& header_fields) {
     rows_ = batches_ = key_bytes_ = 0;
+    varying_end_ = 0;
     SlabHeader header{};
     header.magic = kSlabMagic;
     header.version = kSlabHeaderVersion;
@@ -195,6 +271,7 @@ void SlabWriter::begin(const HeaderFields& header_fields) {
     header.batches_offset = static_cast<std::uint32_t>(layout_->batches_offset);
     header.samples_offset = static_cast<std::uint32_t>(layout_->samples_offset);
     header.keys_offset = static_cast<std::uint32_t>(layout_->keys_offset);
+    header.extents_offset = static_cast<std::uint32_t>(layout_->extents_offset);
     header.transform = static_cast<std::uint32_t>(header_fields.transform);
     header.upsample_factor = header_fields.upsample_factor;
     put_text(header.model, header_fields.model);
@@ -206,9 +283,7 @@ void SlabWriter::begin(const HeaderFields& header_fields) {
 bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples) {
     std::size_t key_bytes = 0;
     for (const SampleEntry& sample : samples) key_bytes += sample.key.size();
-    if (batches_ >= layout_->batches || rows_ + samples.size() > static_cast<std::size_t>(layout_->rows) ||
-        key_bytes_ + key_bytes > layout_->key_capacity)
-        return false;
+    if (!has_room(samples.size(), key_bytes)) return false;
 
     const BatchRecord piece{batch, first_row, static_cast<std::uint32_t>(samples.size()), rows_, 0};
     std::memcpy(slab_.data() + layout_->batches_offset + batches_ * sizeof piece, &piece, sizeof piece);
@@ -246,6 +321,7 @@ void SlabWriter::finish(std::uint64_t submitted_at_ns) {
     header.payload_bytes = 0;
     for (std::size_t i = 0; i < layout_->tensors.size(); ++i) {
         const TensorSpec spec = layout_->tensors[i].with_rows(rows_);
+        const std::size_t bytes = spec.varies() ? 0 : rows_ * spec.row_bytes();
         TensorRecord record{};
         put_text(record.name, spec.name);
         record.dtype_code = spec.dtype.code;
@@ -255,10 +331,11 @@ void SlabWriter::finish(std::uint64_t submitted_at_ns) {
         record.shape = spec.shape;
         record.strides = spec.strides;
         record.offset = layout_->offsets[i];
-        record.bytes = rows_ * spec.row_bytes();
-        header.payload_bytes = record.offset + record.bytes;
+        record.bytes = bytes;
+        header.payload_bytes = std::max<std::uint64_t>(header.payload_bytes, record.offset + record.bytes);
         std::memcpy(slab_.data() + layout_->tensors_offset + i * sizeof record, &record, sizeof record);
     }
+    if (layout_->varies()) header.payload_bytes = layout_->varying_offset + varying_end_;
     std::memcpy(slab_.data(), &header, sizeof header);
 }
 
@@ -271,6 +348,42 @@ std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t f
            "rows of an output of the layout");
     const std::size_t row_bytes = layout_->tensors[tensor].row_bytes();
     return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes, rows * row_bytes);
+}
+
+bool SlabWriter::has_room(std::size_t samples, std::size_t key_bytes) const {
+    return batches_ < layout_->batches && rows_ + samples <= static_cast<std::size_t>(layout_->rows) &&
+           key_bytes_ + key_bytes <= layout_->key_capacity;
+}
+
+std::uint32_t SlabWriter::room_for(std::span<const SampleEntry> samples, std::span<const std::size_t> bytes) const {
+    std::size_t end = round_up(varying_end_, kSampleAlignment), key_bytes = 0;
+    std::uint32_t fitting = 0;
+    for (; fitting < samples.size(); ++fitting) {
+        end += bytes[fitting];
+        key_bytes += samples[fitting].key.size();
+        if (end > layout_->varying_bytes || !has_room(fitting + 1, key_bytes)) break;
+    }
+    return fitting;
+}
+
+std::span<std::byte> SlabWriter::place_row(std::size_t tensor, std::uint32_t row, std::span<const std::int64_t> extents,
+                                           bool follows) {
+    expect(tensor < layout_->tensors.size() && layout_->tensors[tensor].varies() && row < rows_,
+           "an added row of an output that varies");
+    const std::size_t begin = follows ? varying_end_ : round_up(varying_end_, kSampleAlignment);
+    const auto fitting = layout_->tensors[tensor].sample_bytes(extents, layout_->varying_bytes);
+    expect(fitting && (*fitting == 0 || begin + *fitting <= layout_->varying_bytes), "the slab has room for the row");
+    const std::size_t bytes = *fitting;
+    std::size_t word = row * layout_->extent_words;
+    for (std::size_t i = 0; i < tensor; ++i)
+        if (layout_->tensors[i].varies()) word += 1 + layout_->tensors[i].varying_dims();
+    std::array<std::uint64_t, kMaxDims> entry{bytes == 0 ? 0 : layout_->varying_offset + begin};
+    std::ranges::copy(extents, entry.begin() + 1);
+    std::memcpy(slab_.data() + layout_->extents_offset + word * sizeof(std::uint64_t), entry.data(),
+                (1 + extents.size()) * sizeof(std::uint64_t));
+    if (bytes == 0) return {};
+    varying_end_ = begin + bytes;
+    return slab_.subspan(layout_->header_bytes + layout_->varying_offset + begin, bytes);
 }
 
 void restamp_slab(std::span<std::byte> slab, std::uint32_t epoch, std::uint32_t number, std::uint64_t generation) {

@@ -24,13 +24,19 @@ struct SampleView {
     std::string key;          // the source's key, or the item's number in decimal
 };
 
-// One tensor of a slab: spec.shape[0] samples, at `bytes`. Borrows the slab.
+// One tensor of a slab: spec.shape[0] samples. Borrows the slab.
 struct TensorView {
     TensorSpec spec;
-    std::span<const std::byte> bytes;
+    std::span<const std::byte> bytes;  // of all samples; of a tensor that varies: none
 
-    // The spec.row_bytes() bytes of one sample, in the order of spec.strides[1..].
+    // Of a tensor that varies: each sample's bytes, and its extents in the varying dimensions.
+    std::vector<std::span<const std::byte>> samples{};
+    std::vector<std::int64_t> extents{};
+
+    // The bytes of one sample, in the order of spec.strides[1..], or row-major if the tensor varies.
     std::span<const std::byte> row(std::size_t index) const;
+    // The sample as a tensor of one row.
+    TensorSpec row_spec(std::size_t index) const;
 };
 
 // The validated contents of a slab: every count, offset and bound of the header was checked against `slab`, so that a
@@ -57,9 +63,14 @@ struct SlabContents {
     // The same, but reuses the memory of the previous slab's contents. After an error, the contents are undefined.
     void read_anew(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket);
 
+    // True if samples differ in shape.
+    bool varies() const;
     // The tensor with this name, or the only tensor if the name is empty. Errors: ProtocolError with the existing
     // names.
     const TensorView& tensor(std::string_view name = {}) const;
+
+  private:
+    void read_extents(std::span<const std::byte> head, const SlabHeader& header, std::span<const std::byte> payload);
 };
 
 // Turns copied bytes into another slab: writes this slab number, generation and epoch into the header. The bytes must
@@ -105,15 +116,26 @@ class SlabWriter {
     void write_filled_at(std::uint64_t filled_at_ns);
 
     std::uint32_t rows() const { return rows_; }
-    // The bytes for `rows` rows of an output, from row `first_row` of the slab.
+    // The bytes for `rows` rows of an output that does not vary, from row `first_row` of the slab.
     std::span<std::byte> tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows);
 
+    // How many of these samples one add_batch() can take, from the first. `bytes`: of each sample in all outputs that
+    // vary, each rounded up to kSampleAlignment.
+    std::uint32_t room_for(std::span<const SampleEntry> samples, std::span<const std::size_t> bytes) const;
+    // The bytes for an added row of an output that varies. `extents`: of its varying dimensions. `follows`: directly
+    // behind the bytes of the previous call. Call it once for each row of each such output.
+    std::span<std::byte> place_row(std::size_t tensor, std::uint32_t row, std::span<const std::int64_t> extents,
+                                   bool follows);
+
   private:
+    bool has_room(std::size_t samples, std::size_t key_bytes) const;
+
     std::span<std::byte> slab_;
     const SlabLayout* layout_;
     std::uint32_t rows_ = 0;
     std::uint32_t batches_ = 0;
     std::uint32_t key_bytes_ = 0;
+    std::size_t varying_end_ = 0;  // of the rows placed so far, in the area for outputs that vary
 };
 
 }  // namespace offramp

@@ -30,6 +30,35 @@ TensorSpec TensorSpec::contiguous(std::string name, DType dtype, std::span<const
     return spec;
 }
 
+std::size_t TensorSpec::varying_dims() const {
+    return static_cast<std::size_t>(
+        std::count(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(dims), kVarying));
+}
+
+std::optional<std::size_t> TensorSpec::sample_bytes(std::span<const std::int64_t> extents, std::size_t most) const {
+    if (std::ranges::find(extents, 0) != extents.end()) return 0;
+    std::size_t bytes = dtype.bytes(), next = 0;
+    for (std::size_t d = 1; d < dims; ++d) {
+        const auto extent = static_cast<std::size_t>(shape[d] == kVarying ? extents[next++] : shape[d]);
+        if (bytes > most / extent) return std::nullopt;
+        bytes *= extent;
+    }
+    return bytes;
+}
+
+TensorSpec TensorSpec::of_sample(std::span<const std::int64_t> extents) const {
+    TensorSpec sample = with_rows(1);
+    std::size_t next = 0;
+    std::int64_t stride = 1;
+    for (std::size_t d = 1; d < dims; ++d)
+        if (sample.shape[d] == kVarying) sample.shape[d] = extents[next++];
+    for (std::size_t d = dims; d-- > 0;) {
+        sample.strides[d] = stride;
+        stride *= sample.shape[d];
+    }
+    return sample;
+}
+
 std::size_t TensorSpec::elements() const {
     std::size_t count = dims == 0 ? 0 : 1;
     for (std::size_t d = 0; d < dims; ++d) count *= static_cast<std::size_t>(shape[d]);
@@ -65,7 +94,8 @@ TensorSpec TensorSpec::with_rows(std::int64_t rows) const {
 
 std::string TensorSpec::describe() const {
     std::string text = name + " " + to_string(dtype) + " [";
-    for (std::size_t d = 0; d < dims; ++d) text += (d == 0 ? "" : ", ") + std::to_string(shape[d]);
+    for (std::size_t d = 0; d < dims; ++d)
+        text += (d == 0 ? "" : ", ") + (shape[d] == kVarying ? "?" : std::to_string(shape[d]));
     return text + "]";
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,9 +38,11 @@ std::string to_string(DType dtype);
 
 inline constexpr std::size_t kMaxDims = 8;
 inline constexpr std::size_t kMaxTensorName = 63;
+// In a shape: samples differ in this dimension, which is not the first. OFFRAMP_VARIABLE in C.
+inline constexpr std::int64_t kVarying = -1;
 
 // The name, element type, shape and strides of one tensor. Dimension 0 counts samples. Strides are in elements, as in
-// DLPack and PyTorch. Holds no bytes and no pointer.
+// DLPack and PyTorch; a tensor that varies has none. Holds no bytes and no pointer.
 struct TensorSpec {
     std::string name;
     DType dtype;
@@ -53,6 +56,14 @@ struct TensorSpec {
     bool operator==(const TensorSpec&) const = default;
 
     std::int64_t rows() const { return dims == 0 ? 0 : shape[0]; }
+    // True if samples differ in shape. elements() and row_bytes() are then undefined.
+    bool varies() const { return varying_dims() > 0; }
+    std::size_t varying_dims() const;
+    // The bytes of one sample of a tensor that varies; nothing if they exceed `most`. `extents`: of the varying
+    // dimensions, in order, 0 or more.
+    std::optional<std::size_t> sample_bytes(std::span<const std::int64_t> extents, std::size_t most) const;
+    // The sample as a row-major tensor of one row.
+    TensorSpec of_sample(std::span<const std::int64_t> extents) const;
     std::size_t elements() const;
     // Bytes of one sample: shape[1..] times the element's bytes.
     std::size_t row_bytes() const;
@@ -61,7 +72,7 @@ struct TensorSpec {
     bool dense_rows() const;
     // The same tensor with another number of samples.
     TensorSpec with_rows(std::int64_t rows) const;
-    // "logits float32 [64, 21, 512, 512]"
+    // "logits float32 [64, 21, 512, 512]"; "?" in dimensions that vary
     std::string describe() const;
 };
 

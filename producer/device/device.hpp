@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/wire/tensor_spec.hpp"
 
@@ -129,8 +130,16 @@ std::unique_ptr<Device> open_cpu_device();
 // until the copy's event has been seen done, and is then dropped.
 struct DeviceTensor {
     TensorSpec spec;
-    const void* data = nullptr;
+    const void* data = nullptr;  // null if `samples` is used
     std::shared_ptr<const void> owner;
+
+    // Of a tensor that varies: its samples, row-major, and their extents in the varying dimensions.
+    struct Sample {
+        const std::byte* data = nullptr;
+        std::size_t bytes = 0;
+    };
+    std::vector<Sample> samples{};
+    std::vector<std::int64_t> extents{};
 };
 
 }  // namespace offramp

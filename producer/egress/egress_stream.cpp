@@ -19,6 +19,15 @@ std::size_t slabs_in_flight(const EgressStream::Options& options, const SlabLayo
     return std::max<std::size_t>(4, 2 * ((options.batch + rows - 1) / rows));
 }
 
+std::uint64_t bytes_of(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows,
+                       const SlabLayout& layout) {
+    std::uint64_t bytes = 0;
+    for (const TensorSpec& tensor : layout.tensors)
+        if (!tensor.varies()) bytes += rows * tensor.row_bytes();
+    for (std::uint32_t row = first_row; row < first_row + rows; ++row) bytes += batch.varying_bytes(row);
+    return bytes;
+}
+
 }  // namespace
 
 EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
@@ -93,9 +102,15 @@ void EgressStream::copy_batches() {
 bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
     const TraceRange range(TraceName::CopyToCpu, batch->number);
     try {
-        if (batch->for_each_part(
-                layout_.rows, [&](std::uint32_t first, std::uint32_t rows) { return copy_part(batch, first, rows); }))
-            return true;
+        const auto all = static_cast<std::uint32_t>(batch->rows.size());
+        std::uint32_t first = 0;
+        while (first < all) {
+            const auto most = std::min(static_cast<std::uint32_t>(layout_.rows), all - first);
+            const std::uint32_t rows = copy_part(batch, first, most);
+            if (rows == 0) break;
+            first += rows;
+        }
+        if (first == all) return true;
     } catch (...) {
         release(*batch);
         throw;
@@ -113,21 +128,24 @@ void EgressStream::release(const OutputBatch& batch) noexcept {
     }
 }
 
-// Copies into the open slab or a new one. The slab stays open while another whole batch may join it.
-bool EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+// Copies into the open slab or a new one. The slab stays open while another batch may join it. Returns the number of
+// rows that were copied or dropped; 0: the run has ended.
+std::uint32_t EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row,
+                                      std::uint32_t rows) {
     if (open_) {
-        if (open_->add(batch, first_row, rows)) return true;
-        if (!send_off()) return false;
+        if (const std::uint32_t added = open_->add(batch, first_row, rows)) return added;
+        if (!send_off()) return 0;
     }
     auto loan = exchange_->wait_for_slab(options_.when_none);
-    if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows);
+    if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows) ? rows : 0;
     failpoint("egress.slab_taken");
     CopyEvents& events = events_[loan->slab()];
     open_ = std::make_unique<SlabFilling>(std::move(*loan), layout_, options_.header_fields, *stream_, events);
     open_->note_dropped(std::exchange(dropped_, {}));
     open_until_ = SteadyClock().now() + options_.max_delay;
-    expect(open_->add(batch, first_row, rows), "a part fits the slab that was laid out for it");
-    return layout_.batches > 1 || send_off();
+    const std::uint32_t added = open_->add(batch, first_row, rows);
+    expect(added > 0, "a part fits the slab that was laid out for it");
+    return layout_.batches > 1 || send_off() ? added : 0;
 }
 
 bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
@@ -135,8 +153,7 @@ bool EgressStream::drop(const OutputBatch& batch, std::uint32_t first_row, std::
     const OutputBatch::Counts counts = batch.count(first_row, rows);
     dropped_.samples += counts.samples;
     dropped_.skipped += counts.skipped;
-    counters_.dropped(counts.samples, rows * layout_.payload_bytes / static_cast<std::uint64_t>(layout_.rows),
-                      first_row + rows == batch.rows.size());
+    counters_.dropped(counts.samples, bytes_of(batch, first_row, rows, layout_), first_row + rows == batch.rows.size());
     if (options_.on_dropped) options_.on_dropped(batch.number, std::span(batch.rows).subspan(first_row, rows));
     return true;
 }

@@ -30,7 +30,8 @@ namespace offramp {
 //
 // Its own stream lets copies run beside the next batch's computation; each slab has one event. A batch with more
 // samples than a slab is cut between samples: the first part is published while the rest is still being copied. Several
-// small batches share a slab if the layout has room; none waits longer than `max_delay`.
+// small batches share a slab if the layout has room; none waits longer than `max_delay`. Samples that differ in shape
+// fill each slab up.
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
 // Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Thread: submit() and finish() from the
@@ -73,7 +74,7 @@ class EgressStream {
   private:
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
-    bool copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    std::uint32_t copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
     void release(const OutputBatch& batch) noexcept;
     bool drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
     bool send_off();

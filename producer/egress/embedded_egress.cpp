@@ -27,6 +27,7 @@ namespace offramp {
 namespace {
 
 constexpr std::uint32_t kMostSlabs = 1U << 16;
+constexpr std::size_t kMostSampleBytes = std::size_t{1} << 44;  // far above any memory, far below an overflow of a sum
 
 // Held by each tensor of a batch until its last copy is done.
 struct Held {
@@ -84,7 +85,10 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     std::optional<std::uint64_t> submit(Batch batch);
     bool drain(std::optional<std::chrono::nanoseconds> timeout);
     void check(const Batch& batch) const;
-    OutputBatch described(Batch batch);
+    std::vector<DeviceTensor> checked_tensors(const Batch& batch) const;
+    DeviceTensor checked_samples(const Batch& batch, std::size_t tensor) const;
+    void require_room(const std::vector<DeviceTensor>& tensors, const Batch& batch) const;
+    OutputBatch described(Batch batch, std::vector<DeviceTensor> tensors);
     void attempt(const std::function<void()>& step);
     void require_no_failure();
     void end();
@@ -227,8 +231,6 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse(std::to_string(batch.tensors.size()) + " tensors were submitted, the run was opened with " +
                    std::to_string(options.tensors.size()),
                "Submit one of each");
-    if (std::ranges::find(batch.tensors, nullptr) != batch.tensors.end())
-        refuse("the address of a tensor is null", "Submit the address of its first sample");
     if (batch.rows < 1 || batch.rows > kMaxSamplesPerSlab)
         refuse("a batch of " + std::to_string(batch.rows) + " samples",
                "Submit 1 to " + std::to_string(kMaxSamplesPerSlab) + " at a time");
@@ -253,7 +255,69 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse("an item has the number " + std::to_string(kMostItems), "Use item numbers below that");
 }
 
-OutputBatch EmbeddedEgress::Parts::described(Batch batch) {
+std::vector<DeviceTensor> EmbeddedEgress::Parts::checked_tensors(const Batch& batch) const {
+    std::vector<DeviceTensor> tensors;
+    tensors.reserve(options.tensors.size());
+    for (std::size_t i = 0; i < options.tensors.size(); ++i) {
+        const TensorSpec& spec = options.tensors[i];
+        if (spec.varies()) {
+            tensors.push_back(checked_samples(batch, i));
+            continue;
+        }
+        if (batch.tensors[i] == nullptr)
+            refuse("the address of tensor '" + spec.name + "' is null", "Submit the address of its first sample");
+        tensors.push_back({.spec = spec, .data = batch.tensors[i]});
+    }
+    if (plan.layout.varies()) require_room(tensors, batch);
+    return tensors;
+}
+
+DeviceTensor EmbeddedEgress::Parts::checked_samples(const Batch& batch, std::size_t tensor) const {
+    const TensorSpec& spec = options.tensors[tensor];
+    const std::size_t varying = spec.varying_dims();
+    const std::int64_t* const extents = batch.extents.empty() ? nullptr : batch.extents[tensor];
+    const void* const* const addresses = batch.addresses.empty() ? nullptr : batch.addresses[tensor];
+    if (extents == nullptr)
+        refuse("tensor '" + spec.name + "' has no extents, and its samples differ in shape",
+               "Submit each sample's extents");
+    DeviceTensor given{.spec = spec};
+    given.samples.reserve(batch.rows);
+    given.extents.assign(extents, extents + batch.rows * varying);
+    const auto* next = static_cast<const std::byte*>(batch.tensors[tensor]);
+    for (std::uint32_t row = 0; row < batch.rows; ++row) {
+        const auto own = std::span(given.extents).subspan(row * varying, varying);
+        for (const std::int64_t extent : own)
+            if (extent < 0)
+                refuse("sample " + std::to_string(row) + " of tensor '" + spec.name + "' has the extent " +
+                           std::to_string(extent),
+                       "Give 0 or more");
+        const auto bytes = spec.sample_bytes(own, kMostSampleBytes);
+        if (!bytes)
+            refuse("sample " + std::to_string(row) + " of tensor " + spec.of_sample(own).describe() + " is too large",
+                   "Give at most " + std::to_string(kMostSampleBytes) + " bytes");
+        const auto* const data = addresses == nullptr ? next : static_cast<const std::byte*>(addresses[row]);
+        if (data == nullptr && *bytes > 0)
+            refuse("the address of sample " + std::to_string(row) + " of tensor '" + spec.name + "' is null",
+                   "Submit its address, or extents with a 0");
+        given.samples.push_back({.data = data, .bytes = *bytes});
+        if (addresses == nullptr && next != nullptr) next += *bytes;
+    }
+    return given;
+}
+
+// Each sample fits into a slab.
+void EmbeddedEgress::Parts::require_room(const std::vector<DeviceTensor>& tensors, const Batch& batch) const {
+    for (std::uint32_t row = 0; row < batch.rows; ++row) {
+        const std::size_t bytes = varying_bytes(tensors, row);
+        if (bytes <= plan.layout.varying_bytes) continue;
+        const std::string key = batch.keys.empty() ? "" : " ('" + printable(batch.keys[row]) + "')";
+        refuse("sample " + std::to_string(row) + key + " has " + std::to_string(bytes) +
+                   " bytes, and a slab has room for " + std::to_string(plan.layout.varying_bytes),
+               "Open the run with slab_bytes of at least " + std::to_string(bytes));
+    }
+}
+
+OutputBatch EmbeddedEgress::Parts::described(Batch batch, std::vector<DeviceTensor> tensors) {
     void* const on_stream = batch.stream;
     const auto held = std::make_shared<Held>(Held{std::move(batch.keys), std::move(batch.owner)});
     OutputBatch output{.number = batches, .rows = std::vector<RowInfo>(batch.rows)};
@@ -261,8 +325,8 @@ OutputBatch EmbeddedEgress::Parts::described(Batch batch) {
         output.rows[row].item = batch.items.empty() ? next_item + row : batch.items[row];
         if (!held->keys.empty()) output.rows[row].key = held->keys[row];
     }
-    for (std::size_t i = 0; i < options.tensors.size(); ++i)
-        output.tensors.push_back({.spec = options.tensors[i], .data = batch.tensors[i], .owner = held});
+    output.tensors = std::move(tensors);
+    for (DeviceTensor& tensor : output.tensors) tensor.owner = held;
     output.computed = events.take();
     // On the CPU, submitted tensors are complete.
     device->borrow_stream(device->is_gpu() ? on_stream : nullptr)->record(*output.computed);
@@ -273,8 +337,9 @@ std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     const std::lock_guard turn(turns);
     require_no_failure();
     check(batch);
+    std::vector<DeviceTensor> tensors = checked_tensors(batch);
     if (batch.timeout && !run->stream().wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
-    OutputBatch output = described(std::move(batch));
+    OutputBatch output = described(std::move(batch), std::move(tensors));
     const std::uint64_t through = output.rows.back().item + 1;
     if (!run->stream().submit(std::move(output))) {
         require_no_failure();

@@ -44,6 +44,10 @@ class EmbeddedEgress {
     struct Batch {
         // on the device, in the order of the options' tensors; dense, `rows` of dimension 0
         std::span<const void* const> tensors;
+        // by tensor; null for one that does not vary: of each row, the extents in the varying dimensions
+        std::span<const std::int64_t* const> extents{};
+        // by tensor: of each row, its address; null: the rows of this tensor follow one another
+        std::span<const void* const* const> addresses{};
         std::uint32_t rows = 0;
         std::vector<std::string> keys;     // one per row, or none: item numbers serve as keys
         std::vector<std::uint64_t> items;  // one per row, ascending, or none: counted on from the batch before

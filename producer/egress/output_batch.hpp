@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/wire/slab_header.hpp"
+#include "common/wire/slab_layout.hpp"
 #include "producer/device/device.hpp"
 
 namespace offramp {
@@ -47,6 +50,14 @@ class RowReview {
     virtual void end_slab() = 0;
 };
 
+// The room in a slab for a row of those tensors that vary.
+inline std::size_t varying_bytes(std::span<const DeviceTensor> tensors, std::size_t row) {
+    std::size_t bytes = 0;
+    for (const DeviceTensor& tensor : tensors)
+        if (!tensor.samples.empty()) bytes += round_up(tensor.samples[row].bytes, kSampleAlignment);
+    return bytes;
+}
+
 // A batch's outputs on their way off the device, finished once `computed` is done.
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
 struct OutputBatch {
@@ -59,6 +70,8 @@ struct OutputBatch {
     std::uint32_t skipped_before = 0;   // items of skipped batches since the previous one
     std::vector<RowOutliers> outliers;  // to be read once `computed` is done
     RowReview* review = nullptr;        // outlives the batch; null: no review
+
+    std::size_t varying_bytes(std::uint32_t row) const { return offramp::varying_bytes(tensors, row); }
 
     struct Counts {
         std::uint32_t samples = 0;  // without empty rows

@@ -1,6 +1,7 @@
 #include "producer/egress/slab_filling.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
@@ -27,14 +28,25 @@ SlabFilling::~SlabFilling() {
     }
 }
 
-bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows) {
+// Adds the rows to the header, and returns how many.
+std::uint32_t SlabFilling::take_rows(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows) {
     entries_.clear();
+    sample_bytes_.clear();
     for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
-        const RowInfo& entry = batch->rows[row];
+        const RowInfo& entry = batch.rows[row];
         entries_.push_back({entry.item, entry.key, entry.empty});
+        if (layout_.varies()) sample_bytes_.push_back(batch.varying_bytes(row));
     }
+    if (layout_.varies()) entries_.resize(writer_.room_for(entries_, sample_bytes_));
+    if (entries_.empty() || !writer_.add_batch(batch.number, first_row, entries_)) return 0;
+    return static_cast<std::uint32_t>(entries_.size());
+}
+
+std::uint32_t SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row,
+                               std::uint32_t wanted) {
     const std::uint32_t at = writer_.rows();
-    if (!writer_.add_batch(batch->number, first_row, entries_)) return false;
+    const std::uint32_t rows = take_rows(*batch, first_row, wanted);
+    if (rows == 0) return 0;
     if (parts_.empty()) published_.first_batch = batch->number;
     const OutputBatch::Counts counts = batch->count(first_row, rows);
     published_.samples += counts.samples;
@@ -47,19 +59,60 @@ bool SlabFilling::add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t f
     if (!copying_) stream_.record(*events_.began);
     copying_ = true;
     for (std::size_t i = 0; i < layout_.tensors.size(); ++i) {
-        const auto to = writer_.tensor_rows(i, at, rows);
+        if (layout_.tensors[i].varies())
+            copy_samples(*batch, i, first_row, rows, at);
+        else
+            copy_rows(*batch, i, first_row, rows, at);
+    }
+    return rows;
+}
+
+void SlabFilling::copy_rows(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row, std::uint32_t rows,
+                            std::uint32_t slab_row) {
+    const auto to = writer_.tensor_rows(tensor, slab_row, rows);
+    if (batch.tensors.empty()) {
+        std::ranges::fill(to, std::byte{0});  // no copy writes these rows
         published_.bytes += to.size();
-        if (batch->tensors.empty()) {
-            std::ranges::fill(to, std::byte{0});  // no copy writes these rows
+        return;
+    }
+    copy(to,
+         static_cast<const std::byte*>(batch.tensors[tensor].data) + first_row * layout_.tensors[tensor].row_bytes());
+}
+
+// Samples that follow one another in the device's memory do so in the slab, and are one copy.
+void SlabFilling::copy_samples(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row,
+                               std::uint32_t rows, std::uint32_t slab_row) {
+    const std::size_t varying = layout_.tensors[tensor].varying_dims();
+    const std::array<std::int64_t, kMaxDims> no_extents{};
+    std::span<std::byte> to;
+    const std::byte* from = nullptr;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+        if (batch.tensors.empty()) {
+            writer_.place_row(tensor, slab_row + row, std::span(no_extents).first(varying), false);
             continue;
         }
-        stream_.copy_to_host(
-            to.data(),
-            static_cast<const std::byte*>(batch->tensors[i].data) + first_row * layout_.tensors[i].row_bytes(),
-            to.size());
-        copied_bytes_ += to.size();
+        const DeviceTensor& given = batch.tensors[tensor];
+        const DeviceTensor::Sample& sample = given.samples[first_row + row];
+        const auto extents = std::span(given.extents).subspan((first_row + row) * varying, varying);
+        const bool follows = !to.empty() && sample.data == from + to.size();
+        const auto placed = writer_.place_row(tensor, slab_row + row, extents, follows);
+        if (placed.empty()) continue;
+        if (follows) {
+            to = {to.data(), to.size() + placed.size()};
+            continue;
+        }
+        copy(to, from);
+        to = placed;
+        from = sample.data;
     }
-    return true;
+    copy(to, from);
+}
+
+void SlabFilling::copy(std::span<std::byte> to, const std::byte* from) {
+    if (to.empty()) return;
+    stream_.copy_to_host(to.data(), from, to.size());
+    published_.bytes += to.size();
+    copied_bytes_ += to.size();
 }
 
 // An item with an invalid output becomes an empty row for consumers.

@@ -44,9 +44,9 @@ class SlabFilling {
     SlabFilling(const SlabFilling&) = delete;
     SlabFilling& operator=(const SlabFilling&) = delete;
 
-    // Copies rows [first_row, first_row + rows) of the batch once `computed` is done. False, and nothing changed: no
-    // room.
-    bool add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
+    // Copies rows [first_row, first_row + rows) of the batch once `computed` is done: all of them or none, or, if
+    // samples differ in shape, the first that fit. Returns how many.
+    std::uint32_t add(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
     // Adds what was dropped just before this slab: samples, and skipped items of those batches.
     void note_dropped(const OutputBatch::Counts& counts) {
         published_.dropped += counts.samples;
@@ -62,6 +62,12 @@ class SlabFilling {
     const PublishedSlab& published() const { return published_; }
 
   private:
+    std::uint32_t take_rows(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
+    void copy_rows(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row, std::uint32_t rows,
+                   std::uint32_t slab_row);
+    void copy_samples(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row, std::uint32_t rows,
+                      std::uint32_t slab_row);
+    void copy(std::span<std::byte> to, const std::byte* from);
     void review_rows(OutputCounters& counters);
 
     WriteLoan loan_;
@@ -78,7 +84,8 @@ class SlabFilling {
     };
     std::vector<Part> parts_;
     std::vector<SampleEntry> entries_;
-    bool copying_ = false;  // submitted, and not yet seen done
+    std::vector<std::size_t> sample_bytes_;  // of the entries, where samples differ in shape
+    bool copying_ = false;                   // submitted, and not yet seen done
 };
 
 // Publishes slabs in the order in which their copies were submitted, each once its event is done. Its thread

@@ -15,6 +15,10 @@ constexpr std::uint32_t kSharedSlabs = 16;
 // Whole batches in a pool.
 constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
+// Of outputs that vary, where batches have no fixed size.
+constexpr std::size_t kVaryingSlab = std::size_t{64} << 20;
+constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
+constexpr std::size_t kLeastSamples = 64;
 // Limits on outputs between two stages: bytes, and batches.
 constexpr std::size_t kBytesAhead = std::size_t{16} << 20;
 constexpr std::size_t kMostBatchesAhead = 64;
@@ -23,6 +27,21 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     std::size_t bytes = 0;
     for (const TensorSpec& output : outputs) bytes += output.row_bytes() * static_cast<std::size_t>(output.rows());
     return bytes;
+}
+
+// The rows of a slab bound the tables of its header, and outputs that do not vary to half of those that do.
+SlabPlan plan_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wanted& wanted) {
+    const std::size_t slab_bytes = wanted.slab_bytes > 0 ? wanted.slab_bytes : kVaryingSlab;
+    std::size_t fixed_bytes = 0;
+    for (const TensorSpec& output : outputs)
+        if (!output.varies()) fixed_bytes += output.row_bytes();
+    std::size_t rows = std::clamp<std::size_t>(slab_bytes / kUsualSample, kLeastSamples, kMaxSamplesPerSlab);
+    if (fixed_bytes > 0) rows = std::clamp<std::size_t>(slab_bytes / 2 / fixed_bytes, 1, rows);
+    if (wanted.samples_per_slab > 0) rows = std::min<std::size_t>(rows, wanted.samples_per_slab);
+    const std::size_t sharing = wanted.may_share ? std::min(rows, kMostBatchesASlab) : 1;
+    return {.layout = SlabLayout::make(outputs, static_cast<std::int64_t>(rows), static_cast<std::uint32_t>(sharing),
+                                       wanted.max_key_bytes, slab_bytes),
+            .slab_count = wanted.slabs > 0 ? wanted.slabs : kSharedSlabs};
 }
 
 std::uint32_t parts_of(std::size_t batch_bytes, const SlabPlan::Wanted& wanted) {
@@ -45,6 +64,7 @@ std::uint32_t batches_sharing(std::size_t batch_bytes, std::uint32_t parts, cons
 }  // namespace
 
 SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& asked, bool on_gpu) {
+    if (std::ranges::any_of(outputs, &TensorSpec::varies)) return plan_varying(outputs, asked);
     Wanted wanted = asked;
     wanted.samples_per_slab = std::min(wanted.samples_per_slab, wanted.batch);
     const std::size_t batch_bytes = bytes_of(outputs);

@@ -10,7 +10,8 @@ namespace offramp {
 
 // How a run's outputs are cut into slabs. Settings left open follow from the batch's size. A big batch is cut into
 // parts of at most 256 MiB, so that consumers read while the rest is copied. Small ones share a slab of about 16 MiB,
-// so that messages and wake-ups are paid per slab, not per batch.
+// so that messages and wake-ups are paid per slab, not per batch. If samples differ in shape, a slab holds as many as
+// fit into its bytes.
 struct SlabPlan {
     // 0: chosen by the batch's size.
     struct Wanted {
@@ -18,7 +19,8 @@ struct SlabPlan {
         std::uint32_t samples_per_slab = 0;
         std::uint32_t batches_per_slab = 0;
         std::uint32_t slabs = 0;
-        bool may_share = true;  // allow several batches in one slab
+        std::size_t slab_bytes = 0;  // for outputs that vary
+        bool may_share = true;       // allow several batches in one slab
         std::size_t max_key_bytes = 255;
     };
     SlabLayout layout;

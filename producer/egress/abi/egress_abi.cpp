@@ -73,13 +73,15 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
                           "Give 1 to " + std::to_string(kMaxDims));
     if (tensor.shape == nullptr) throw ConfigError(which + " has no shape", "Give the address of its dimensions");
     for (std::uint32_t i = 0; i < tensor.dims; ++i)
-        if (tensor.shape[i] < 1)
+        if (tensor.shape[i] < 1 && (i == 0 || tensor.shape[i] != OFFRAMP_VARIABLE))
             throw ConfigError(
                 "dimension " + std::to_string(i) + " of " + which + " is " + std::to_string(tensor.shape[i]),
-                "Give 1 or more. If samples differ in size, give the largest size, pad each sample to it, and add a "
-                "tensor with their lengths");
+                i == 0 ? "Give the usual number of samples in a batch"
+                       : "Give 1 or more, or OFFRAMP_VARIABLE if samples differ in it");
     TensorSpec spec = TensorSpec::contiguous(
         tensor.name, DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes}, {tensor.shape, tensor.dims});
+    if (spec.varies() && tensor.strides != nullptr)
+        throw ConfigError(which + " has strides, and its samples differ in shape", "Give NULL: they are row-major");
     if (tensor.strides != nullptr) std::copy_n(tensor.strides, tensor.dims, spec.strides.begin());
     return spec;
 }
@@ -92,10 +94,12 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     if (options.kill_stalled > 1)
         throw ConfigError("kill_stalled is " + std::to_string(options.kill_stalled),
                           "Give 0 or 1, and zero the options before they are filled in");
-    EmbeddedEgressOptions wanted{.run_dir = text_or(options.run_dir, ""),
-                                 .run_id = text_or(options.run_id, ""),
-                                 .name = text_or(options.name, ""),
-                                 .plan = {.samples_per_slab = options.samples_per_slab, .slabs = options.slabs}};
+    EmbeddedEgressOptions wanted{
+        .run_dir = text_or(options.run_dir, ""),
+        .run_id = text_or(options.run_id, ""),
+        .name = text_or(options.name, ""),
+        .plan = {
+            .samples_per_slab = options.samples_per_slab, .slabs = options.slabs, .slab_bytes = options.slab_bytes}};
     if (options.device != nullptr) wanted.device = options.device;
     const auto* tensor = reinterpret_cast<const std::byte*>(options.tensors);
     for (std::uint32_t i = 0; i < options.tensor_count; ++i) {
@@ -148,6 +152,8 @@ EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors
                           "Submit one of each");
     EmbeddedEgress::Batch batch{
         .tensors = {given.tensors, given.tensor_count}, .rows = given.rows, .stream = given.stream};
+    if (given.extents != nullptr) batch.extents = {given.extents, given.tensor_count};
+    if (given.addresses != nullptr) batch.addresses = {given.addresses, given.tensor_count};
     if (given.rows > kMaxSamplesPerSlab) return batch;  // run->submit() rejects it
     if (given.keys != nullptr)
         for (std::uint32_t row = 0; row < given.rows; ++row) {

@@ -169,7 +169,7 @@ TEST_F(Arguments, SubmitRefusesBadOnes) {
     with([](offramp_batch& batch) { batch.size = 28; }, "offramp_batch");  // half of a pointer
     with([](offramp_batch& batch) { batch.tensors = nullptr; }, "0 tensors were submitted");
     with([](offramp_batch& batch) { batch.tensor_count = 1; }, "1 tensors were submitted");
-    with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of a tensor is null");
+    with([&](offramp_batch& batch) { batch.tensors = holes; }, "address of tensor 'ids' is null");
     with([](offramp_batch& batch) { batch.rows = 0; }, "a batch of 0 samples");
     with([](offramp_batch& batch) { batch.rows = 65537; }, "a batch of 65537 samples");
     with([](offramp_batch& batch) { batch.rows = 0xffffffff; }, "a batch of 4294967295 samples");

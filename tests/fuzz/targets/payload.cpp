@@ -34,11 +34,16 @@ FuzzTarget make_payload() {
         } catch (const ProtocolError&) {
         }
     };
-    const FilledSlab filled;
-    const std::string path = folder->write("seed.safetensors", {});
-    write_payload(path, filled.contents());
-    std::ifstream file(path, std::ios::binary);
-    return {feed, {std::string{std::istreambuf_iterator<char>(file), {}}, payload_metadata(filled.contents())}};
+    std::vector<std::string> seeds;
+    for (const auto shapes : {FilledSlab::Shapes::Equal, FilledSlab::Shapes::Different}) {
+        const FilledSlab filled(5, 9, shapes);
+        const std::string path = folder->write("seed.safetensors", {});
+        write_payload(path, filled.contents());
+        std::ifstream file(path, std::ios::binary);
+        seeds.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+        seeds.push_back(payload_metadata(filled.contents()));
+    }
+    return {feed, seeds};
 }
 
 }  // namespace offramp

@@ -22,11 +22,14 @@ class Payload : public testing::Test {
     ~Payload() override { std::filesystem::remove_all(folder_); }
 
     // A file with this metadata and the tensors of the slab.
-    void write_with_metadata(const std::string& metadata) {
-        const auto slab = slab_.contents();
+    void write_with_metadata(const std::string& metadata) { write_with_metadata(metadata, slab_.contents()); }
+    void write_with_metadata(const std::string& metadata, const SlabContents& slab) {
         const std::string front = safetensors_header(tensor_entries(slab), {{kPayloadMetadata, metadata}});
         std::vector<std::span<const std::byte>> pieces{std::as_bytes(std::span(front))};
-        for (const TensorView& tensor : slab.tensors) pieces.push_back(tensor.bytes);
+        for (const TensorView& tensor : slab.tensors) {
+            pieces.push_back(tensor.bytes);
+            pieces.insert(pieces.end(), tensor.samples.begin(), tensor.samples.end());
+        }
         write_dead_letter_file(path_, pieces);
     }
 
@@ -67,6 +70,34 @@ TEST_F(Payload, IsPlainSafetensorsWithDimensionsInMemoryOrder) {
     EXPECT_EQ(describe(*file.find("phase")), "U8 [2, 2, 8]");
 }
 
+TEST_F(Payload, KeepsSamplesOfDifferentShapes) {
+    const FilledSlab varying(5, 9, FilledSlab::Shapes::Different);
+    const SlabContents before = varying.contents();
+    write_payload(path_, before);
+    const PayloadFile file(path_);
+    const TensorView& tokens = file.slab().tensor("tokens");
+    EXPECT_EQ(tokens.row_spec(0).describe(), "tokens int32 [1, 2, 3]");
+    EXPECT_EQ(tokens.row_spec(1).describe(), "tokens int32 [1, 1, 3]");
+    for (std::size_t row = 0; row < 2; ++row)
+        EXPECT_TRUE(std::ranges::equal(tokens.row(row), before.tensor("tokens").row(row)));
+    EXPECT_EQ(describe(*SafetensorsFile(path_, {.what = "the payload", .hint = "none"}).find("tokens")), "I32 [3, 3]");
+}
+
+TEST_F(Payload, RefusesShapesThatDoNotFitTheirBytes) {
+    const FilledSlab varying(5, 9, FilledSlab::Shapes::Different);
+    const std::string sound = payload_metadata(varying.contents());
+    const std::string extents = "\"extents\":[2,1]";
+    ASSERT_THAT(sound, HasSubstr(extents));
+    for (const std::string wrong : {"[2,2]", "[2]", "[2,1,1]", "[-2,5]", "[4611686018427387904,1]", "null"}) {
+        std::string metadata = sound;
+        metadata.replace(metadata.find(extents), extents.size(), "\"extents\":" + wrong);
+        write_with_metadata(metadata, varying.contents());
+        EXPECT_THROW(PayloadFile{path_}, Error) << wrong;
+    }
+    write_with_metadata(sound, varying.contents());
+    EXPECT_NO_THROW(PayloadFile{path_});
+}
+
 TEST_F(Payload, RefusesMissingOrBrokenMetadataByName) {
     write_dead_letter_file(path_, safetensors_header({}, {{"by", "hand"}}));
     EXPECT_THROW(PayloadFile{path_}, Error);
@@ -77,7 +108,7 @@ TEST_F(Payload, RefusesMissingOrBrokenMetadataByName) {
         return metadata;
     };
     for (const std::string& metadata :
-         {std::string("no json"), std::string("{}"), with("\"format\":1", "\"format\":2"),
+         {std::string("no json"), std::string("{}"), with("\"format\":1", "\"format\":3"),
           with("[2,3,2,4]", "[2,3,2,5]"), with("[2,3,2,4]", "[2,4611686018427387904,2,4]"),
           with("[2,3,2,4]", "[2,-3,2,4]"), with("[24,1,12,3]", "[24,1,12,4]"), with("[[7,2,2]]", "[[7,2,3]]"),
           with("[[7,2,2]]", "[[7,2,4294967295]]"), with("\"stored_as\":\"scores\"", "\"stored_as\":\"none\""),

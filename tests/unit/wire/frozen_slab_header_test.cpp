@@ -4,12 +4,12 @@
 #include "common/wire/slab_header.hpp"
 #include "tests/unit/wire/hex_dump.hpp"
 
-// The bytes of version 1. When one of these fails, either the change is a mistake, or kSlabHeaderVersion
+// The bytes of version 2. When one of these fails, either the change is a mistake, or kSlabHeaderVersion
 // rises with it.
 namespace offramp {
 namespace {
 
-TEST(FrozenSlabHeader, Version) { EXPECT_EQ(kSlabHeaderVersion, 1U); }
+TEST(FrozenSlabHeader, Version) { EXPECT_EQ(kSlabHeaderVersion, 2U); }
 
 TEST(FrozenSlabHeader, Header) {
     SlabHeader header{};
@@ -39,9 +39,10 @@ TEST(FrozenSlabHeader, Header) {
     for (std::uint8_t i = 0; i < 16; ++i) header.trace_id[i] = static_cast<std::uint8_t>(0xa0 + i);
     for (std::uint8_t i = 0; i < 8; ++i) header.span_id[i] = static_cast<std::uint8_t>(0xc0 + i);
     header.trace_flags = 0xd1d2d3d4d5d6d7d8;
+    header.extents_offset = 0xe1e2e3e4;
     header.reserved.fill(0xee);
     EXPECT_EQ(hex_dump_of(header),
-              "0000: 4f 46 46 52 53 4c 41 42 01 00 00 00 00 20 10 00\n"
+              "0000: 4f 46 46 52 53 4c 41 42 02 00 00 00 00 20 10 00\n"
               "0010: 18 17 16 15 14 13 12 11 28 27 26 25 24 23 22 21\n"
               "0020: 34 33 32 31 44 43 42 41 58 57 56 55 54 53 52 51\n"
               "0030: 61 00 00 00 62 00 00 00 63 00 00 00 64 00 00 00\n"
@@ -53,7 +54,7 @@ TEST(FrozenSlabHeader, Header) {
               "00b0: 00 00 00 00 00 00 00 00 63 68 61 6e 6e 65 6c 73\n"
               "00c0: 2d 6c 61 73 74 00 00 00 a0 a1 a2 a3 a4 a5 a6 a7\n"
               "00d0: a8 a9 aa ab ac ad ae af c0 c1 c2 c3 c4 c5 c6 c7\n"
-              "00e0: d8 d7 d6 d5 d4 d3 d2 d1 ee ee ee ee ee ee ee ee\n"
+              "00e0: d8 d7 d6 d5 d4 d3 d2 d1 e4 e3 e2 e1 ee ee ee ee\n"
               "00f0: ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee\n"
               "0100: ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee\n"
               "0110: ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee ee\n"

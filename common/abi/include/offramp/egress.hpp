@@ -34,6 +34,21 @@ struct EgressOptions {
     bool report_completed = false;
     bool kill_stalled = false;
     bool report_failed = false;
+    std::uint64_t slab_bytes = 0;
+};
+
+// One tensor of a batch: the address of its samples on the device. If they differ in shape (OFFRAMP_VARIABLE), each
+// sample's extents in the variable dimensions, and its address unless the samples follow one another from `data`.
+struct BatchTensor {
+    const void* data = nullptr;
+    std::vector<std::int64_t> extents{};
+    std::vector<const void*> addresses{};
+
+    BatchTensor(const void* samples) : data(samples) {}  // NOLINT: a batch is a list of addresses
+    BatchTensor(const void* samples, std::vector<std::int64_t> extents_of_samples)
+        : data(samples), extents(std::move(extents_of_samples)) {}
+    BatchTensor(std::vector<const void*> addresses_of_samples, std::vector<std::int64_t> extents_of_samples)
+        : extents(std::move(extents_of_samples)), addresses(std::move(addresses_of_samples)) {}
 };
 
 // Moves outputs off the device for a custom loop; offramp.h documents each call. Move-only. Thread: any; submit() and
@@ -45,7 +60,7 @@ class Egress {
         for (const TensorSpec& tensor : options.tensors)
             tensors.push_back({sizeof(offramp_tensor), tensor.name.c_str(), tensor.dtype,
                                static_cast<std::uint32_t>(tensor.shape.size()), tensor.shape.data(),
-                               tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr});
+                               tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr, nullptr});
         offramp_egress_options given{};
         given.size = sizeof given;
         given.run_dir = options.run_dir.c_str();
@@ -65,23 +80,35 @@ class Egress {
         given.report_completed = options.report_completed ? 1 : 0;
         given.kill_stalled = options.kill_stalled ? 1 : 0;
         given.report_failed = options.report_failed ? 1 : 0;
+        given.slab_bytes = options.slab_bytes;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
     }
 
-    // `tensors`: addresses on the device, in the options' order; `stream`: the cudaStream_t that writes them;
-    // `owner` is held until the copies are done. `keys` and `items`: one per row, or none.
-    void submit(std::vector<const void*> tensors, std::uint32_t rows, void* stream = nullptr,
+    // `tensors`: in the options' order; `stream`: the cudaStream_t that writes them; `owner` is held until the copies
+    // are done. `keys` and `items`: one per row, or none.
+    void submit(const std::vector<BatchTensor>& tensors, std::uint32_t rows, void* stream = nullptr,
                 std::shared_ptr<const void> owner = nullptr, const std::vector<std::string>& keys = {},
                 const std::vector<std::uint64_t>& items = {}) {
+        std::vector<const void*> data;
+        std::vector<const std::int64_t*> extents;
+        std::vector<const void* const*> addresses;
+        for (const BatchTensor& tensor : tensors) {
+            if (rows > 0 && tensor.extents.size() % rows != 0) refuse_count(tensor.extents.size(), "extents", rows);
+            data.push_back(tensor.data);
+            extents.push_back(tensor.extents.empty() ? nullptr : tensor.extents.data());
+            addresses.push_back(require_one_a_row(tensor.addresses, rows, "addresses"));
+        }
         std::vector<const char*> names;
         for (const std::string& key : keys) names.push_back(key.c_str());
         auto held = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
         offramp_batch batch{};
         batch.size = sizeof batch;
-        batch.tensors = tensors.data();
-        batch.tensor_count = static_cast<std::uint32_t>(tensors.size());
+        batch.tensors = data.data();
+        batch.tensor_count = static_cast<std::uint32_t>(data.size());
+        batch.extents = extents.data();
+        batch.addresses = addresses.data();
         batch.rows = rows;
         batch.keys = require_one_a_row(names, rows, "keys");
         batch.items = require_one_a_row(items, rows, "items");
@@ -136,10 +163,13 @@ class Egress {
     template <typename Value>
     static const Value* require_one_a_row(const std::vector<Value>& values, std::uint32_t rows, const char* what) {
         if (values.empty()) return nullptr;
-        if (values.size() == rows) return values.data();
+        if (values.size() != rows) refuse_count(values.size(), what, rows);
+        return values.data();
+    }
+    [[noreturn]] static void refuse_count(std::size_t count, const char* what, std::uint32_t rows) {
         offramp_error error{OFFRAMP_BAD_ARGUMENT, {}};
-        const std::string text = std::to_string(values.size()) + " " + what + " for " + std::to_string(rows) +
-                                 " samples. Give one for each sample, or none";
+        const std::string text = std::to_string(count) + " " + what + " for " + std::to_string(rows) +
+                                 " samples. Give the same number for each sample, or none";
         text.copy(error.text, sizeof error.text - 1);
         throw Error(error);
     }
