@@ -34,6 +34,35 @@ struct Answered {
     std::string why;
 };
 
+// The bytes of all samples. If they differ in shape, other bytes may be between them.
+std::span<const std::byte> bytes_of(const offramp_tensor& tensor, std::uint32_t samples) {
+    if (tensor.rows == nullptr) {
+        std::size_t bytes = tensor.dtype.bits / 8U;
+        for (std::uint32_t dim = 0; dim < tensor.dims; ++dim) bytes *= static_cast<std::size_t>(tensor.shape[dim]);
+        return {static_cast<const std::byte*>(tensor.data), bytes};
+    }
+    const std::byte *begin = nullptr, *end = nullptr;
+    for (const offramp_row& row : std::span(tensor.rows, samples)) {
+        const auto* const data = static_cast<const std::byte*>(row.data);
+        if (row.bytes == 0) continue;
+        begin = begin == nullptr ? data : std::min(begin, data);
+        end = std::max(end, data + row.bytes);
+    }
+    return {begin, end};
+}
+
+// `begin`: of the tensor's bytes, at `offset` in the file.
+json rows_of(const offramp_tensor& tensor, std::uint32_t samples, const std::byte* begin, std::uint64_t offset) {
+    json rows = json::array();
+    for (const offramp_row& row : std::span(tensor.rows, samples)) {
+        const auto* const data = static_cast<const std::byte*>(row.data);
+        rows.push_back({{"shape", std::vector(row.shape, row.shape + tensor.dims - 1)},
+                        {"offset", offset + static_cast<std::uint64_t>(row.bytes == 0 ? 0 : data - begin)},
+                        {"bytes", row.bytes}});
+    }
+    return rows;
+}
+
 class Executable {
   public:
     Executable(std::string command, const offramp_processor_options& options) : command_(std::move(command)) {
@@ -90,16 +119,19 @@ class Executable {
         json tensors = json::array(), samples = json::array();
         for (std::uint32_t i = 0; i < slab.tensor_count; ++i) {
             const offramp_tensor& tensor = slab.tensors[i];
-            std::size_t bytes = tensor.dtype.bits / 8U;
-            for (std::uint32_t dim = 0; dim < tensor.dims; ++dim) bytes *= static_cast<std::size_t>(tensor.shape[dim]);
-            const auto place = files_.find({static_cast<const std::byte*>(tensor.data), bytes});
-            tensors.push_back({{"name", tensor.name},
-                               {"dtype", to_string(DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes})},
-                               {"shape", std::vector(tensor.shape, tensor.shape + tensor.dims)},
-                               {"strides", std::vector(tensor.strides, tensor.strides + tensor.dims)},
-                               {"path", place.path},
-                               {"offset", place.offset},
-                               {"bytes", bytes}});
+            const auto bytes = bytes_of(tensor, slab.sample_count);
+            const auto place = files_.find(bytes);
+            json described{{"name", tensor.name},
+                           {"dtype", to_string(DType{tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes})},
+                           {"shape", std::vector(tensor.shape, tensor.shape + tensor.dims)},
+                           {"path", place.path},
+                           {"offset", place.offset},
+                           {"bytes", bytes.size()}};
+            if (tensor.rows == nullptr)
+                described["strides"] = std::vector(tensor.strides, tensor.strides + tensor.dims);
+            else
+                described["rows"] = rows_of(tensor, slab.sample_count, bytes.data(), place.offset);
+            tensors.push_back(std::move(described));
         }
         for (std::uint32_t i = 0; i < slab.sample_count; ++i) {
             const offramp_sample& sample = slab.samples[i];

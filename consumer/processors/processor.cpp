@@ -12,6 +12,29 @@
 namespace offramp {
 namespace {
 
+// In front of a processor that needs samples of one shape.
+class OneShape final : public Processor {
+  public:
+    OneShape(std::string name, std::unique_ptr<Processor> processor)
+        : name_(std::move(name)), processor_(std::move(processor)) {}
+
+    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
+        for (const TensorView& tensor : slab.tensors)
+            if (tensor.spec.varies())
+                throw ConfigError("--processor " + name_ + " needs samples of one shape, and " +
+                                      describe_output(tensor.spec) + " has samples of different shapes",
+                                  "Use npy, safetensors, or a function of your own: post.py:NAME");
+        processor_->process(slab, progress, still_current);
+    }
+    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
+        return processor_->files_of(slab, sample);
+    }
+
+  private:
+    std::string name_;
+    std::unique_ptr<Processor> processor_;
+};
+
 std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOptions& options) {
     if (const auto spec = ProcessorSpec::of(name)) {
         if (options.hosted == nullptr)
@@ -20,7 +43,11 @@ std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOpti
     }
     std::string known;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {
-        if (entry.name == name) return entry.make(options);
+        if (entry.name == name) {
+            auto made = entry.make(options);
+            if (made->takes_varying()) return made;
+            return std::make_unique<OneShape>(name, std::move(made));
+        }
         known += (known.empty() ? "" : ", ") + std::string(entry.name);
     }
     throw ConfigError("--processor '" + name + "' is unknown", "Known: " + known + "; several with commas");
@@ -58,7 +85,8 @@ class ChosenByTheOutputs final : public Processor {
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!chosen_) {
-            results_.processor = segmentation_outputs_if_any(slab).empty() ? "npy" : "mask-png";
+            const bool are_arrays = slab.varies() || segmentation_outputs_if_any(slab).empty();
+            results_.processor = are_arrays ? "npy" : "mask-png";
             chosen_ = make_one(results_.processor, options());
         }
         chosen_->process(slab, progress, still_current);

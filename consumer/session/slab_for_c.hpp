@@ -14,8 +14,12 @@ class SlabForC {
     const offramp_slab& of(const SlabContents& slab);
 
   private:
+    void describe_rows(const SlabContents& slab);
+
     std::vector<offramp_sample> samples_;
     std::vector<offramp_tensor> tensors_;
+    std::vector<offramp_row> rows_;     // of tensors that vary
+    std::vector<std::int64_t> shapes_;  // of rows_
     offramp_slab slab_{};
 };
 

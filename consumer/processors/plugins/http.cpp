@@ -85,6 +85,7 @@ class Http final : public Processor {
                  .timeout = std::chrono::seconds(given.number("http-timeout-seconds")),
                  .patience = std::chrono::seconds(given.number("http-patience-seconds"))}) {}
 
+    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             progress();
@@ -108,8 +109,9 @@ class Http final : public Processor {
     // Depends only on the sample and the output: a repeated delivery has the same bytes.
     void make_body(const SlabContents& slab, const TensorView& tensor, const SampleView& sample) {
         const auto elements = array_.of(tensor, sample.row);
+        const TensorSpec spec = tensor.row_spec(sample.row);
         if (as_npy_) {
-            body_ = npy_header(tensor.spec, "http");
+            body_ = npy_header(spec, "http");
             const auto numbers = npy_.of(tensor.spec.dtype, elements);
             body_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
             return;
@@ -118,11 +120,11 @@ class Http final : public Processor {
                                           {"output", tensor.spec.name},
                                           {"model", slab.model},
                                           {"dtype", to_string(tensor.spec.dtype)},
-                                          {"shape", sample_shape(tensor.spec)}};
+                                          {"shape", sample_shape(spec)}};
         body_ = json_text(head);
         body_.pop_back();
         body_ += ",\"data\":";
-        append_json_array(body_, tensor.spec, elements, "http");
+        append_json_array(body_, spec, elements, "http");
         body_ += '}';
     }
 

@@ -18,12 +18,13 @@ class Npy final : public Processor {
   public:
     Npy(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
 
+    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;
             for (const TensorView& tensor : slab.tensors) {
                 AtomicFile file(sample_path(folder_, sample.key, suffix_of(tensor)), durability_);
-                const std::string header = npy_header(tensor.spec, "npy");
+                const std::string header = npy_header(tensor.row_spec(sample.row), "npy");
                 file.write(std::as_bytes(std::span(header)));
                 in_chunks(array_.of(tensor, sample.row), progress,
                           [&](std::span<const std::byte> chunk) { file.write(npy_.of(tensor.spec.dtype, chunk)); });

@@ -29,17 +29,12 @@ class Safetensors final : public Processor {
   public:
     Safetensors(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
 
+    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         std::vector<TensorEntry> entries;
-        for (const TensorView& tensor : slab.tensors) {
-            const auto shape = sample_shape(tensor.spec);
-            entries.push_back({.name = tensor.spec.name,
-                               .dtype = dtype_of(tensor.spec),
-                               .shape = {shape.begin(), shape.end()},
-                               .bytes = tensor.spec.row_bytes()});
-        }
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;
+            if (entries.empty() || slab.varies()) entries = entries_of(slab, sample.row);
             AtomicFile file(sample_path(folder_, sample.key, ".safetensors"), durability_);
             const std::string header = safetensors_header(entries, {{"key", sample.key}, {"model", slab.model}});
             file.write(std::as_bytes(std::span(header)));
@@ -56,6 +51,19 @@ class Safetensors final : public Processor {
     }
 
   private:
+    static std::vector<TensorEntry> entries_of(const SlabContents& slab, std::size_t row) {
+        std::vector<TensorEntry> entries;
+        for (const TensorView& tensor : slab.tensors) {
+            const TensorSpec spec = tensor.row_spec(row);
+            const auto shape = sample_shape(spec);
+            entries.push_back({.name = spec.name,
+                               .dtype = dtype_of(spec),
+                               .shape = {shape.begin(), shape.end()},
+                               .bytes = spec.row_bytes()});
+        }
+        return entries;
+    }
+
     std::string folder_;
     Durability durability_;
     SampleArray array_;

@@ -47,6 +47,7 @@ class WriteFiles final : public Processor {
     WriteFiles(std::string folder, bool copies, Durability durability)
         : folder_(std::move(folder)), durability_(durability), serialiser_(copies) {}
 
+    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;
@@ -74,6 +75,7 @@ class WriteStream final : public Processor {
   public:
     WriteStream(const std::string& path, bool copies) : stream_(path), serialiser_(copies) {}
 
+    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!still_current()) return;
         for (const TensorView& tensor : slab.tensors)
@@ -88,10 +90,10 @@ class WriteStream final : public Processor {
     std::size_t write_run(const SlabContents& slab, const TensorView& tensor, std::size_t row,
                           const Progress& progress) {
         if (slab.samples[row].empty) return row + 1;
-        const std::size_t row_bytes = tensor.spec.row_bytes();
         std::size_t end = row + 1;
         auto bytes = array_.of(tensor, row);
-        if (is_row_major(tensor.spec)) {
+        if (!tensor.spec.varies() && is_row_major(tensor.spec)) {
+            const std::size_t row_bytes = tensor.spec.row_bytes();
             while (end < slab.samples.size() && !slab.samples[end].empty && (end + 1 - row) * row_bytes <= kWriteBytes)
                 ++end;
             bytes = tensor.bytes.subspan(row * row_bytes, (end - row) * row_bytes);

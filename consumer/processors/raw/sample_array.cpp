@@ -53,7 +53,7 @@ bool is_row_major(const TensorSpec& spec) {
 
 std::span<const std::byte> SampleArray::of(const TensorView& tensor, std::size_t row) {
     const auto bytes = tensor.row(row);
-    if (bytes.empty() || is_row_major(tensor.spec)) return bytes;
+    if (bytes.empty() || tensor.spec.varies() || is_row_major(tensor.spec)) return bytes;
     ordered_.resize(bytes.size());
     put_elements(tensor.spec, bytes.data(), ordered_.data());
     return ordered_;

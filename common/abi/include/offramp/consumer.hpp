@@ -50,14 +50,20 @@ class Slab {
         return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) +
                                                         index * slab_->tensor_size);
     }
+    // The sample's own shape.
+    std::span<const std::int64_t> shape(std::uint32_t index, std::uint32_t of_tensor = 0) const {
+        const offramp_tensor& values = tensor(of_tensor);
+        return {values.rows == nullptr ? values.shape + 1 : values.rows[sample(index).row].shape, values.dims - 1};
+    }
     // A sample's elements, in the order of the tensor's strides. `T` has the size of an element.
     template <typename T>
     std::span<const T> row(std::uint32_t index, std::uint32_t of_tensor = 0) const {
         const offramp_tensor& values = tensor(of_tensor);
         std::size_t count = 1;
-        for (std::uint32_t i = 1; i < values.dims; ++i) count *= static_cast<std::size_t>(values.shape[i]);
+        for (const std::int64_t extent : shape(index, of_tensor)) count *= static_cast<std::size_t>(extent);
         if (sizeof(T) * 8 != values.dtype.bits)
             throw std::invalid_argument("the tensor has numbers of " + std::to_string(values.dtype.bits) + " bits");
+        if (values.rows != nullptr) return {static_cast<const T*>(values.rows[sample(index).row].data), count};
         return {static_cast<const T*>(values.data) + count * sample(index).row, count};
     }
     const offramp_slab& raw() const { return *slab_; }
