@@ -22,6 +22,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::Eq;
+using testing::HasSubstr;
 
 using RoundTrip = AbiWorld;
 
@@ -89,6 +90,91 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     EXPECT_EQ(stats.samples_submitted, rows);
     EXPECT_EQ(stats.samples_completed, rows);
     EXPECT_EQ(stats.samples_dropped, 0U);
+}
+
+// Lists of samples and packed samples in turn, some of them empty, in slabs that hold few of them.
+TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
+    constexpr std::int64_t kWidth = 3;
+    constexpr std::uint64_t kBatches = 60;
+    EgressOptions options{.run_dir = run_dir_,
+                          .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE, kWidth}}, {"ids", uint8, {4, 2}}},
+                          .device = "cpu"};
+    options.slab_bytes = 1024;
+    Egress egress(options);
+    std::map<std::string, std::vector<float>> tokens;
+    std::map<std::string, std::vector<std::uint8_t>> ids;
+    std::thread consumer([&] {
+        EXPECT_TRUE(Consumer(run_dir_).for_each([&](const Slab& slab) {
+            EXPECT_EQ(slab.tensor(0).shape[1], OFFRAMP_VARIABLE);
+            EXPECT_EQ(slab.tensor(1).rows, nullptr);
+            for (std::uint32_t row = 0; row < slab.size(); ++row) {
+                const auto numbers = slab.row<float>(row);
+                EXPECT_THAT(slab.shape(row), ElementsAre(std::ssize(numbers) / kWidth, kWidth));
+                EXPECT_THAT(slab.shape(row, 1), ElementsAre(2));
+                EXPECT_TRUE(tokens.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second);
+                const auto bytes = slab.row<std::uint8_t>(row, 1);
+                ids.emplace(slab.key(row), std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
+            }
+        }));
+    });
+    std::map<std::string, std::vector<float>> submitted;
+    for (std::uint64_t number = 0; number < kBatches; ++number) {
+        struct Made {
+            std::vector<std::vector<float>> samples;
+            std::vector<float> packed;
+            std::vector<std::uint8_t> ids;
+        };
+        const auto made = std::make_shared<Made>();
+        const auto rows = static_cast<std::uint32_t>(number % 5 + 1);
+        std::vector<std::string> keys;
+        std::vector<std::int64_t> lengths;
+        std::vector<const void*> addresses;
+        for (std::uint32_t row = 0; row < rows; ++row) {
+            lengths.push_back(static_cast<std::int64_t>((number * 7 + row * 5) % 12));
+            auto& sample = made->samples.emplace_back(lengths.back() * kWidth, static_cast<float>(number + row));
+            made->packed.insert(made->packed.end(), sample.begin(), sample.end());
+            made->ids.insert(made->ids.end(), {static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(row)});
+            addresses.push_back(sample.data());
+            keys.push_back(std::to_string(number) + "/" + std::to_string(row));
+            submitted[keys.back()] = sample;
+        }
+        const BatchTensor of_tokens =
+            number % 2 == 0 ? BatchTensor(addresses, lengths) : BatchTensor(made->packed.data(), lengths);
+        egress.submit({of_tokens, made->ids.data()}, rows, nullptr, made, keys);
+    }
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(tokens, submitted);
+    EXPECT_EQ(ids.size(), submitted.size());
+    EXPECT_THAT(ids["7/2"], ElementsAre(7, 2));
+}
+
+TEST_F(RoundTrip, SamplesOfDifferentShapesAreRefusedByName) {
+    EgressOptions options{
+        .run_dir = run_dir_, .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE, 3}}}, .device = "cpu"};
+    options.slab_bytes = 1024;
+    Egress egress(options);
+    const std::vector<float> numbers(4096);
+    const auto refusal = [&](const BatchTensor& tensor, std::uint32_t rows) -> std::string {
+        try {
+            egress.submit({tensor}, rows);
+            return "taken";
+        } catch (const Error& error) {
+            return error.what();
+        }
+    };
+    EXPECT_THAT(refusal(numbers.data(), 1), HasSubstr("'tokens' has no extents"));
+    EXPECT_THAT(refusal({numbers.data(), {4, -1}}, 2), HasSubstr("sample 1 of tensor 'tokens' has the extent -1"));
+    EXPECT_THAT(refusal({numbers.data(), {4, 100}}, 2),
+                HasSubstr("sample 1 has 1216 bytes, and a slab has room for "
+                          "1024. Open the run with slab_bytes of at least 1216"));
+    EXPECT_THAT(refusal({numbers.data(), {std::int64_t{1} << 60}}, 1), HasSubstr("is too large"));
+    EXPECT_THAT(refusal({numbers.data(), {4, 5, 6}}, 2), HasSubstr("3 extents for 2 samples"));
+    EXPECT_THAT(refusal({std::vector<const void*>{numbers.data()}, {4, 5}}, 2), HasSubstr("1 addresses for 2 samples"));
+    EXPECT_THAT(refusal({std::vector<const void*>{nullptr, nullptr}, {0, 5}}, 2),
+                HasSubstr("the address of sample 1 of tensor 'tokens' is null"));
+    EXPECT_EQ(egress.stats().batches_submitted, 0U);
+    EXPECT_EQ(refusal({std::vector<const void*>{nullptr}, {0}}, 1), "taken");
 }
 
 TEST_F(RoundTrip, ItemNumbersReplaceMissingKeys) {
