@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -153,10 +154,12 @@ std::vector<TensorSpec> outputs() {
             TensorSpec::contiguous("embedding", kFloat32, vector)};
 }
 
-void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
+void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item, bool varies) {
     float scores[3 * 5 * 7];
     for (std::size_t i = 0; i < std::size(scores); ++i) scores[i] = static_cast<float>((i * 37 + item * 11) % 101);
-    std::memcpy(writer.tensor_rows(0, row, 1).data(), scores, sizeof scores);
+    const std::array<std::int64_t, 1> classes{static_cast<std::int64_t>(item % 4)};
+    const auto to = varies ? writer.place_row(0, row, classes, false) : writer.tensor_rows(0, row, 1);
+    if (!to.empty()) std::memcpy(to.data(), scores, to.size());
     std::memset(writer.tensor_rows(1, row, 1).data(), static_cast<int>(item), 10);
     float vector[kDimensions];
     for (std::size_t i = 0; i < std::size(vector); ++i)
@@ -164,11 +167,10 @@ void fill_row(SlabWriter& writer, std::uint32_t row, std::uint64_t item) {
     std::memcpy(writer.tensor_rows(2, row, 1).data(), vector, sizeof vector);
 }
 
-}  // namespace
-
-MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key) {
-    const auto layout =
-        SlabLayout::make(outputs(), static_cast<std::int64_t>(count), static_cast<std::uint32_t>(count), kMaxKeyBytes);
+MemorySlab make_slab_of(const std::vector<TensorSpec>& tensors, std::uint64_t first, std::uint64_t count,
+                        const std::string& key) {
+    const auto layout = SlabLayout::make(tensors, static_cast<std::int64_t>(count), static_cast<std::uint32_t>(count),
+                                         kMaxKeyBytes, 1 << 16);
     // The writer starts at a page, like every slab.
     MemorySlab slab{.storage = std::make_unique<std::byte[]>(layout.slab_bytes), .bytes = layout.slab_bytes};
     slab.ticket = {.epoch = 1, .slab = 2, .generation = first + 3, .attempt = 1};
@@ -179,10 +181,22 @@ MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string
         const SampleEntry sample{.item = item, .key = own_key, .empty = item == kEmptyRow};
         if (!writer.add_batch(item / kItemsInBatch, static_cast<std::uint32_t>(item % kItemsInBatch), {&sample, 1}))
             throw std::runtime_error("the slab is too small for its samples");
-        fill_row(writer, writer.rows() - 1, item);
+        fill_row(writer, writer.rows() - 1, item, layout.varies());
     }
     writer.finish(1);
     return slab;
+}
+
+}  // namespace
+
+MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key) {
+    return make_slab_of(outputs(), first, count, key);
+}
+
+MemorySlab make_varying_slab(std::uint64_t first, std::uint64_t count) {
+    std::vector<TensorSpec> tensors = outputs();
+    tensors[0].shape[1] = kVarying;
+    return make_slab_of(tensors, first, count, {});
 }
 
 const std::string& originals() {

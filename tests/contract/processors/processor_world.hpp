@@ -55,6 +55,9 @@ std::string key_of(std::uint64_t item);
 // A slab of items [first, first + count); `key` replaces the key of the first one.
 MemorySlab make_slab(std::uint64_t first, std::uint64_t count, const std::string& key = {});
 
+// The same items with samples of different shapes: the class scores of item i are those of its first i % 4 classes.
+MemorySlab make_varying_slab(std::uint64_t first, std::uint64_t count);
+
 // A list of images of this size: the originals of all samples of make_slab() and of some further keys. Made once, in a
 // folder of this process.
 inline constexpr ImageSize kOriginalSize{9, 6};

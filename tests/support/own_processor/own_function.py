@@ -4,6 +4,6 @@
 def save(slab):
     first = slab.tensors[0].name
     for sample in slab.samples:
-        total = int(slab[first][sample.row].copy().view("uint8").sum(dtype="int64"))
+        total = sum(slab[first][sample.row].tobytes())
         yield sample, ".sum", f"{total}\n".encode()
         yield sample, {"sum": total}

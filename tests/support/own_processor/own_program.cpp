@@ -25,8 +25,13 @@ void process(const json& slab) {
     const auto rows = tensor.at("shape").at(0).get<std::size_t>();
     std::ifstream memory(tensor.at("path").get<std::string>(), std::ios::binary);
     for (const json& sample : slab.at("samples")) {
-        const std::size_t bytes = tensor.at("bytes").get<std::size_t>() / rows;
-        const std::size_t offset = tensor.at("offset").get<std::size_t>() + sample.at("row").get<std::size_t>() * bytes;
+        const auto row = sample.at("row").get<std::size_t>();
+        std::size_t bytes = tensor.at("bytes").get<std::size_t>() / rows;
+        std::size_t offset = tensor.at("offset").get<std::size_t>() + row * bytes;
+        if (tensor.contains("rows")) {
+            bytes = tensor.at("rows").at(row).at("bytes").get<std::size_t>();
+            offset = tensor.at("rows").at(row).at("offset").get<std::size_t>();
+        }
         const unsigned long sum = sum_of(memory, offset, bytes);
         say({{"progress", true}});
         say({{"slab", slab.at("number")},
