@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -14,16 +15,22 @@
 
 namespace offramp {
 
-// Connects two stages. A full queue blocks push() (back-pressure). The queue counts the blocked time of both sides.
+// Connects two stages. A full queue blocks push() (back-pressure). A queue is full when it has as many values as its
+// capacity, or values of the most weight. The queue counts the blocked time of both sides.
 // Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop() while empty. `Filled`: the
 // condition that pop() waits on. With a NappingCondition (napping_condition.hpp), push() wakes pop() if the queue is
 // full, or if pop() has waited for long.
 template <typename T, class Filled = std::condition_variable>
 class BoundedQueue {
   public:
+    using Weigh = std::function<std::size_t(const T&)>;
+
     explicit BoundedQueue(std::size_t capacity, const Clock& clock = kSteadyClock)
-        : clock_(clock), capacity_(capacity) {
-        expect(capacity > 0, "a queue has room for one");
+        : BoundedQueue(capacity, 1, nullptr, clock) {}
+    // `weigh`: of a value, the same each time; null: 0.
+    BoundedQueue(std::size_t capacity, std::size_t most_weight, Weigh weigh, const Clock& clock = kSteadyClock)
+        : clock_(clock), capacity_(capacity), most_weight_(most_weight), weigh_(std::move(weigh)) {
+        expect(capacity > 0 && most_weight > 0, "a queue has room for one");
     }
     BoundedQueue(const BoundedQueue&) = delete;
     BoundedQueue& operator=(const BoundedQueue&) = delete;
@@ -34,6 +41,7 @@ class BoundedQueue {
         if (!closed_or_room()) has_value_.notify_all();
         wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_or_room(); });
         if (closed_) return false;
+        weight_ += weight_of(value);
         values_.push_back(std::move(value));
         lock.unlock();
         has_value_.notify_one();
@@ -83,6 +91,7 @@ class BoundedQueue {
         std::deque<T> dropped;  // destroyed outside the lock: a value's destructor may do anything
         const std::lock_guard lock(mutex_);
         dropped.swap(values_);
+        weight_ = 0;
     }
 
     std::size_t capacity() const { return capacity_; }
@@ -118,23 +127,27 @@ class BoundedQueue {
     }
 
   private:
-    bool closed_or_room() const { return closed_ || values_.size() < capacity_; }
+    bool closed_or_room() const { return closed_ || (values_.size() < capacity_ && weight_ < most_weight_); }
+    std::size_t weight_of(const T& value) const { return weigh_ ? weigh_(value) : 0; }
     bool closed_or_value() const { return closed_ || !values_.empty(); }
     std::optional<T> take(std::unique_lock<std::mutex>& lock) {
         if (values_.empty()) return std::nullopt;
         std::optional<T> value(std::move(values_.front()));
         values_.pop_front();
+        weight_ -= weight_of(*value);
         lock.unlock();
         has_room_.notify_one();
         return value;
     }
 
     const Clock& clock_;
-    const std::size_t capacity_;
+    const std::size_t capacity_, most_weight_;
+    const Weigh weigh_;
     mutable std::mutex mutex_;
     std::condition_variable has_room_;
     Filled has_value_;
     std::deque<T> values_;
+    std::size_t weight_ = 0;  // of values_
     bool closed_ = false;
     BlockedTime push_blocked_, pop_blocked_;
 };

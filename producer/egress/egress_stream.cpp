@@ -8,6 +8,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
+#include "producer/egress/slab_plan.hpp"
 
 namespace offramp {
 namespace {
@@ -24,7 +25,8 @@ std::uint64_t bytes_of(const OutputBatch& batch, std::uint32_t first_row, std::u
     std::uint64_t bytes = 0;
     for (const TensorSpec& tensor : layout.tensors)
         if (!tensor.varies()) bytes += rows * tensor.row_bytes();
-    for (std::uint32_t row = first_row; row < first_row + rows; ++row) bytes += batch.varying_bytes(row);
+    for (std::uint32_t row = first_row; layout.varies() && row < first_row + rows; ++row)
+        bytes += batch.varying_bytes(row);
     return bytes;
 }
 
@@ -38,7 +40,10 @@ EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchang
       options_(std::move(options)),
       events_(options_.slab_count),
       stream_(device.make_stream("egress")),
-      submitted_(options_.queue_depth),
+      submitted_(options_.queue_depth, kBytesAhead,
+                 [this](const OutputBatch& batch) {
+                     return bytes_of(batch, 0, static_cast<std::uint32_t>(batch.rows.size()), layout_);
+                 }),
       completion_(device, exchange_, counters_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {
     for (CopyEvents& events : events_) events = CopyEvents::make(device);
     copy_thread_ = std::thread([this] { copy_batches(); });

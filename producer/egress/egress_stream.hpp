@@ -34,17 +34,17 @@ namespace offramp {
 // fill each slab up.
 //
 // Owns: its stream, events and two threads. Borrows: device, exchange, layout, timeline.
-// Blocks: submit() while `queue_depth` batches wait for slabs (back-pressure). Thread: submit() and finish() from the
-// model's; stop() and stats() from any. Errors: the next submit() or finish() throws a failure. on_failure is called
-// when a thread fails. A batch that is dropped before its copy is held until `computed` is done: its tensors must not
-// be freed while the device still writes them.
+// Blocks: submit() while `queue_depth` batches, or 16 MiB of them, wait for slabs (back-pressure). Thread: submit() and
+// finish() from the model's; stop() and stats() from any. Errors: the next submit() or finish() throws a failure.
+// on_failure is called when a thread fails. A batch that is dropped before its copy is held until `computed` is done:
+// its tensors must not be freed while the device still writes them.
 class EgressStream {
   public:
     struct Options {
         SlabWriter::HeaderFields header_fields;  // slab and generation are filled in per slab
         std::uint32_t slab_count = 0;
         std::uint32_t batch = 1;      // usual samples of a batch
-        std::size_t queue_depth = 1;  // batches submitted and not yet being copied
+        std::size_t queue_depth = 1;  // most batches submitted and not yet being copied
         // a small batch waits this long for others to share its slab
         std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
         // Return: an output without a free slab is dropped, reported here on the copy thread, and counted.

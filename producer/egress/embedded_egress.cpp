@@ -164,7 +164,7 @@ EgressRunOptions EmbeddedEgress::Parts::run_options() const {
     chosen.layout = plan.layout;
     chosen.spans = SpanPlan::make(plan.slab_count, plan.layout.slab_bytes);
     chosen.pinning = {.wanted = true, .proved = false};
-    chosen.stream.queue_depth = plan.batches_ahead;
+    chosen.stream.queue_depth = kMostBatchesAhead;  // EgressStream bounds their bytes
     chosen.stream.header_fields.model = options.name;
     chosen.broker.allowed_uids = {::geteuid()};
     return chosen;

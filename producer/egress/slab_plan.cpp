@@ -19,9 +19,6 @@ constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 constexpr std::size_t kVaryingSlab = std::size_t{64} << 20;
 constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
 constexpr std::size_t kLeastSamples = 64;
-// Limits on outputs between two stages: bytes, and batches.
-constexpr std::size_t kBytesAhead = std::size_t{16} << 20;
-constexpr std::size_t kMostBatchesAhead = 64;
 
 std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     std::size_t bytes = 0;

@@ -38,6 +38,27 @@ TEST(BoundedQueue, AFullQueueBlocksUntilThereIsRoom) {
     EXPECT_EQ(queue.try_pop(), std::nullopt);
 }
 
+// One value may exceed the weight, whatever its own.
+TEST(BoundedQueue, IsFullAtItsMostWeight) {
+    BoundedQueue<std::size_t> queue(4, 10, [](std::size_t value) { return value; });
+    const auto has_room = [&] { return queue.wait_for_room(TimePoint{}); };
+    queue.push(100);
+    EXPECT_FALSE(has_room());
+    EXPECT_EQ(queue.pop(), 100U);
+    queue.push(4);
+    queue.push(5);
+    EXPECT_TRUE(has_room());
+    queue.push(6);
+    EXPECT_FALSE(has_room());
+    EXPECT_EQ(queue.pop(), 4U);
+    EXPECT_FALSE(has_room());
+    EXPECT_EQ(queue.pop(), 5U);
+    EXPECT_TRUE(has_room());
+    for (int i = 0; i < 3; ++i) queue.push(0);
+    EXPECT_FALSE(has_room()) << "as many values as its capacity";
+    queue.abandon();
+}
+
 TEST(BoundedQueue, WaitsForRoomUntilATimeoutOrItIsClosed) {
     BoundedQueue<int> queue(1);
     EXPECT_TRUE(queue.wait_for_room(TimePoint{}));

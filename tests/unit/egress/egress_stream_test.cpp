@@ -26,7 +26,10 @@ class EgressStreamTest : public testing::Test {
   protected:
     void start(std::int64_t rows, std::uint32_t batches, std::chrono::nanoseconds max_delay) {
         const std::int64_t shape[] = {kBatch, kSampleBytes};
-        layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, rows, batches);
+        start_with(SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, rows, batches), max_delay);
+    }
+    void start_with(SlabLayout layout, std::chrono::nanoseconds max_delay) {
+        layout_ = std::move(layout);
         memory_.resize(kSlabs * layout_.slab_bytes);
         for (std::uint32_t slab = 0; slab < kSlabs; ++slab) {
             const SlabExchange::Grant grant{slab, 1, slab_of(slab)};
@@ -113,6 +116,76 @@ class EgressStreamTest : public testing::Test {
 };
 
 constexpr std::chrono::hours kForever{24};
+
+// Samples of bytes whose length differs, all from one block of memory that has gaps.
+class VaryingEgressTest : public EgressStreamTest {
+  protected:
+    void start_varying(std::size_t slab_bytes, std::uint32_t batches, std::chrono::nanoseconds max_delay) {
+        const std::int64_t shape[] = {kBatch, kVarying};
+        tensors_ = {TensorSpec::contiguous("payload", kUInt8, shape)};
+        start_with(SlabLayout::make(tensors_, 16, batches, 0, slab_bytes), max_delay);
+    }
+    // A batch whose bytes all equal its number.
+    void submit_lengths(std::uint64_t number, const std::vector<std::size_t>& lengths) {
+        OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(lengths.size())};
+        const auto bytes = std::make_shared<std::vector<std::byte>>(4096, std::byte(number));
+        DeviceTensor tensor{.spec = tensors_[0], .owner = bytes};
+        for (std::size_t row = 0; row < lengths.size(); ++row) {
+            batch.rows[row].item = number * kBatch + row;
+            tensor.samples.push_back({.data = bytes->data() + row * 512, .bytes = lengths[row]});
+            tensor.extents.push_back(static_cast<std::int64_t>(lengths[row]));
+        }
+        batch.tensors.push_back(std::move(tensor));
+        batch.computed = device_->make_event();
+        compute_->record(*batch.computed);
+        EXPECT_TRUE(egress_->submit(std::move(batch)));
+    }
+    std::vector<std::size_t> lengths_in(const PublishedSlab& published) {
+        const SlabContents slab = SlabContents::read(
+            slab_of(published.slab), kNonce, {.epoch = 1, .slab = published.slab, .generation = 1, .attempt = 1});
+        std::vector<std::size_t> lengths;
+        std::size_t sum = 0;
+        for (const SampleView& sample : slab.samples) {
+            lengths.push_back(slab.tensor().row(sample.row).size());
+            sum += lengths.back();
+            for (const std::byte value : slab.tensor().row(sample.row)) EXPECT_EQ(value, std::byte(sample.batch));
+        }
+        EXPECT_EQ(published.bytes, sum);
+        return lengths;
+    }
+
+    std::vector<TensorSpec> tensors_;
+};
+
+TEST_F(VaryingEgressTest, FillsEachSlabAndCutsBatchesBetweenSamples) {
+    start_varying(256, 8, kForever);
+    submit_lengths(1, {100, 60, 0});  // takes 192 bytes: each sample begins at a multiple of 64
+    submit_lengths(2, {64, 65, 256, 1});
+    EXPECT_THAT(lengths_in(next()), ElementsAre(100, 60, 0, 64));
+    EXPECT_THAT(lengths_in(next()), ElementsAre(65));
+    EXPECT_THAT(lengths_in(next()), ElementsAre(256));
+    egress_->finish();
+    EXPECT_THAT(lengths_in(next()), ElementsAre(1));
+    EXPECT_EQ(egress_->stats().bytes_copied, 546U);
+    EXPECT_EQ(egress_->stats().batches_published, 2U);
+}
+
+TEST_F(VaryingEgressTest, DropsTheRestOfABatchWithoutAFreeSlab) {
+    when_none_ = SlabExchange::WhenNone::Return;
+    std::vector<std::uint64_t> dropped;
+    on_dropped_ = [&](std::uint64_t, std::span<const RowInfo> rows) {
+        for (const RowInfo& row : rows) dropped.push_back(row.item);
+    };
+    start_varying(128, 1, kForever);
+    for (std::uint64_t number = 0; number < kSlabs; ++number) submit_lengths(number, {100});
+    for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
+    submit_lengths(20, {3, 65});
+    while (egress_->stats().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
+    egress_->finish();
+    EXPECT_THAT(dropped, ElementsAre(80, 81));
+    EXPECT_EQ(egress_->stats().bytes_dropped, 64U + 128U);
+    EXPECT_EQ(egress_->stats().samples_dropped, 2U);
+}
 
 TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
     start(2 * kBatch, 2, kForever);
