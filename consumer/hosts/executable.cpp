@@ -74,6 +74,12 @@ class Executable {
 
     Answered process(const offramp_host& host, const offramp_slab& slab) {
         if (!child_) start();
+        for (const offramp_tensor& tensor : std::span(slab.tensors, slab.tensor_count))
+            if (tensor.rows != nullptr && !takes_variable_)
+                return {OFFRAMP_REJECTED,
+                        "the samples of '" + std::string(tensor.name) +
+                            "' differ in shape, which the program does not take. If it can, let it answer "
+                            "{\"offramp\": 1, \"takes_variable\": true} to the first line"};
         files_.forget();
         ++slab_;
         if (!child_->write_line(json_text(json{{"slab", described(slab)}}))) return gone();
@@ -90,7 +96,10 @@ class Executable {
         std::string line;
         if (child_->write_line(hello_) && child_->read_line(line)) {
             const json answer = parse_json_or_discard(line);
-            if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) return;
+            if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) {
+                takes_variable_ = answer.value("takes_variable", json()) == json(true);
+                return;
+            }
             child_.reset();
             throw ConfigError("it answered '" + line.substr(0, 200) + "' to the first line",
                               "Answer {\"offramp\": 1}: launch/guide/processors.md");
@@ -207,6 +216,7 @@ class Executable {
     }
 
     std::string command_, hello_;
+    bool takes_variable_ = false;
     std::uint64_t slab_ = 0;
     std::optional<ChildProcess> child_;
     FilesOfMemory files_;
@@ -244,7 +254,8 @@ const offramp_processor& executable_processor() {
                 return explained(host, problem.what(), OFFRAMP_FAILED);
             }
         },
-        .destroy = [](void* self) { delete static_cast<Executable*>(self); }};
+        .destroy = [](void* self) { delete static_cast<Executable*>(self); },
+        .takes_variable = 1};
     return processor;
 }
 

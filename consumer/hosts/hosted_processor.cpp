@@ -126,6 +126,12 @@ void HostedProcessor::process(const SlabContents& slab, const Progress& progress
     commit_records(slab);
 }
 
+bool HostedProcessor::takes_varying() const {
+    constexpr std::size_t kEnd =
+        offsetof(offramp_processor, takes_variable) + sizeof(offramp_processor::takes_variable);
+    return code_.size >= kEnd && code_.takes_variable != 0;
+}
+
 std::vector<std::string> HostedProcessor::files_of(const SlabContents& slab, const SampleView& sample) const {
     const auto index = static_cast<std::uint32_t>(&sample - slab.samples.data());
     const auto files = files_.find(index);

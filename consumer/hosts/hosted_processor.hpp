@@ -43,7 +43,7 @@ class HostedProcessor final : public Processor {
     // Checks before a run that the processor can be made. Errors: ConfigError.
     static void check(const offramp_processor& code, HostedOptions options);
 
-    bool takes_varying() const override { return true; }
+    bool takes_varying() const override;
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
     // The files that the last process() wrote.
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;

@@ -31,16 +31,23 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     const offramp_tensor* tensor = slab->tensors;            /* the first */
     if (tensor->dtype.code != 2 || tensor->dtype.bits != 32) /* DLPack's codes: 0 int, 1 unsigned, 2 float */
         return host->explain(host, "the outputs are not float32"), OFFRAMP_REJECTED;
-    size_t count = 1;
-    for (uint32_t dim = 1; dim < tensor->dims; ++dim) count *= (size_t)tensor->shape[dim];
     for (uint32_t i = 0; i < slab->sample_count; ++i) {
         const offramp_sample* sample = (const void*)((const char*)slab->samples + i * slab->sample_size);
         if (sample->empty) continue; /* it could not be read */
-        const float* values = (const float*)tensor->data + sample->row * count;
+        const float* values = tensor->data;
+        size_t count = 1;
+        if (tensor->rows != NULL) { /* samples differ in shape */
+            values = tensor->rows[sample->row].data;
+            count = tensor->rows[sample->row].bytes / sizeof(float);
+        } else {
+            for (uint32_t dim = 1; dim < tensor->dims; ++dim) count *= (size_t)tensor->shape[dim];
+            values += sample->row * count;
+        }
         double sum = 0;
         for (size_t at = 0; at < count; ++at) sum += values[at];
         char text[64];
-        int length = snprintf(text, sizeof text, "{\"mean\": %.17g}", own->factor * sum / (double)count);
+        int length =
+            snprintf(text, sizeof text, "{\"mean\": %.17g}", count == 0 ? 0 : own->factor * sum / (double)count);
         int32_t code = host->commit_file(host, i, ".json", text, (size_t)length); /* KEY.json */
         if (code != OFFRAMP_OK) return code;
         code = host->commit_record(host, i, text, (size_t)length); /* a line of records.jsonl */
@@ -49,6 +56,6 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     return OFFRAMP_OK;
 }
 
-static const offramp_processor processor = {sizeof processor, create, process, free};
+static const offramp_processor processor = {sizeof processor, create, process, free, 1, 0};
 
 const offramp_processor* offramp_processor_v1(void) { return &processor; }

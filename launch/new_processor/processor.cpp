@@ -20,8 +20,8 @@ struct Own {
             if (slab.sample(i).empty != 0) continue;  // it could not be read
             const auto values = slab.row<float>(i);   // of the first tensor
             const double sum = std::accumulate(values.begin(), values.end(), 0.0);
-            const std::string text =
-                "{\"mean\": " + std::to_string(factor * sum / static_cast<double>(values.size())) + "}";
+            const double mean = values.empty() ? 0 : factor * sum / static_cast<double>(values.size());
+            const std::string text = "{\"mean\": " + std::to_string(mean) + "}";
             std::int32_t code = host->commit_file(host, i, ".json", text.data(), text.size());  // KEY.json
             if (code == OFFRAMP_OK)
                 code = host->commit_record(host, i, text.data(), text.size());  // a line of records.jsonl
@@ -67,6 +67,6 @@ void destroy(void* self) { delete static_cast<Own*>(self); }
 }  // namespace
 
 extern "C" const offramp_processor* offramp_processor_v1() {
-    static constexpr offramp_processor made{sizeof made, create, process, destroy};
+    static constexpr offramp_processor made{sizeof made, create, process, destroy, 1, 0};
     return &made;
 }

@@ -59,6 +59,8 @@ typedef struct offramp_processor {
     int32_t (*process)(void* self, const offramp_host* host, const offramp_slab* slab);
     /* Called when the consumer ends normally; may be NULL. */
     void (*destroy)(void* self);
+    uint32_t takes_variable; /* 1: `process` reads offramp_tensor.rows. 0: runs with OFFRAMP_VARIABLE are refused */
+    uint32_t reserved;
 } offramp_processor;
 
 /* The shared object exports this function. The struct lives as long as the object. */

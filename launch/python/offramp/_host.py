@@ -67,7 +67,14 @@ _Destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class ProcessorTable(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_size_t), ("create", _Create), ("process", _Process), ("destroy", _Destroy)]
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("create", _Create),
+        ("process", _Process),
+        ("destroy", _Destroy),
+        ("takes_variable", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
 
 
 STRUCTS = {"offramp_host": Host, "offramp_processor_options": Options, "offramp_processor": ProcessorTable}
@@ -81,7 +88,7 @@ _numbers = itertools.count(1)
 
 def table() -> ProcessorTable:
     """The struct that the consumer calls. Keep a reference while it is in use."""
-    return ProcessorTable(ctypes.sizeof(ProcessorTable), _Create(_create), _Process(_process), _Destroy(_destroy))
+    return ProcessorTable(ctypes.sizeof(ProcessorTable), _Create(_create), _Process(_process), _Destroy(_destroy), 1)
 
 
 class Wrong(Exception):

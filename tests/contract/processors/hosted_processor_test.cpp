@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/error.hpp"
+#include "consumer/hosts/executable.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
@@ -73,6 +74,26 @@ class Hosted : public ::testing::Test {
 
 std::int32_t record(const offramp_host& host, std::uint32_t sample, const std::string& json) {
     return host.commit_record(&host, sample, json.data(), json.size());
+}
+
+TEST_F(Hosted, TakesSamplesOfDifferentShapesOnlyIfItSaysSo) {
+    offramp_processor code = kTestsOwn;
+    EXPECT_FALSE(HostedProcessor(code, options()).takes_varying());
+    code.takes_variable = 1;
+    EXPECT_TRUE(HostedProcessor(code, options()).takes_varying());
+    code.size = offsetof(offramp_processor, takes_variable);
+    EXPECT_FALSE(HostedProcessor(code, options()).takes_varying()) << "compiled before the field existed";
+
+    HostedOptions program = options();
+    program.name = R"(exec:echo '{"offramp": 1}'; cat > /dev/null)";
+    try {
+        HostedProcessor(executable_processor(), program)
+            .process(make_varying_slab(0, 2).contents(), kNoProgress, kCurrent);
+        FAIL() << "taken";
+    } catch (const SlabFailed& refusal) {
+        EXPECT_EQ(refusal.release(), ReleaseKind::Rejected);
+        EXPECT_THAT(refusal.what(), HasSubstr("the samples of 'scores' differ in shape"));
+    }
 }
 
 TEST_F(Hosted, MapsEachCodeToAnOutcomeAndText) {

@@ -59,6 +59,6 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     return OFFRAMP_OK;
 }
 
-static const offramp_processor own = {sizeof own, create, process, free};
+static const offramp_processor own = {sizeof own, create, process, free, 1, 0};
 
 const offramp_processor* offramp_processor_v1(void) { return &own; }

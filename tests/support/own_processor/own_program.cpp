@@ -46,7 +46,7 @@ void process(const json& slab) {
 int main() {
     std::string line;
     if (!std::getline(std::cin, line)) return 1;
-    say({{"offramp", 1}});
+    say({{"offramp", 1}, {"takes_variable", true}});
     std::cout.flush();
     while (std::getline(std::cin, line)) {
         process(json::parse(line).at("slab"));
