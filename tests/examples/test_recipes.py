@@ -228,7 +228,7 @@ class Recipes(Recipe):
         )
         self.run_recipe("Samples of different lengths")
         self.assertEqual(
-            {f"text-{length}.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
+            {f"text-{length}.states.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
             {path.name: numpy.load(path).shape for path in self.output.glob("*.npy")},
         )
 
@@ -304,14 +304,14 @@ class Recipes(Recipe):
 
 
 def ball_scans():
-    """{name: volume} of four balls of different sizes."""
+    """{name: volume} of four balls of different sizes, in volumes of different depths."""
     import numpy
 
-    x, y, z = numpy.mgrid[-1:1:64j, -1:1:64j, -1:1:32j]
+    def distance(depth):
+        return sum(axis**2 for axis in numpy.mgrid[-1:1:64j, -1:1:64j, -1 : 1 : depth * 1j]) ** 0.5
+
     return {
-        f"scan-{number}": (0.9 - 0.8 * numpy.sqrt(x**2 + y**2 + z**2) / (0.4 + 0.1 * number))
-        .clip(0, 1)
-        .astype("float32")
+        f"scan-{number}": (0.9 - 0.8 * distance(32 + 2 * number) / (0.4 + 0.1 * number)).clip(0, 1).astype("float32")
         for number in range(4)
     }
 
