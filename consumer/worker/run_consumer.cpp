@@ -83,7 +83,8 @@ void require_segments_in_place(const RunConfig& config) {
         HeldOutput held;
         held.hold(config.output, "the output folder");
         held.share_notes(notes);
-        held.require_noted(std::filesystem::path(segment_folder(config.output, "any")).parent_path().string());
+        for (const ResultSettings& own : own_results(config))
+            held.require_noted(std::filesystem::path(segment_folder(own.output, "any")).parent_path().string());
     }
     std::filesystem::remove(notes, unknown);
 }

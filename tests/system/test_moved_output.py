@@ -221,30 +221,45 @@ class FoldersBelow(InMovedFolders):
                 self.assertEqual(world.results(), self.undisturbed(*flags))
 
     def test_a_merge_requires_the_consumers_folders_and_can_be_repeated(self):
+        for processors, *series in (
+            ("checksum", ".offramp-segments/checksum"),
+            ("checksum,mask-rle", "checksum/.offramp-segments/checksum", "mask-rle/.offramp-segments/mask-rle"),
+        ):
+            for words in (("finish",), ("finish-own-run", "nothing"), ("finish-own-run", "ended")):
+                with self.subTest(processors=processors, words=words):
+                    self.assert_merge_can_be_repeated(processors, series, words)
+
+    def assert_merge_can_be_repeated(self, processors, series, words):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
         output, run_dir = folder / "output", folder / "run"
-        segments = output / ".offramp-segments/checksum"
-        segments.mkdir(parents=True)
-        (run_dir / "live").mkdir(parents=True)
+        segments = [output / each for each in series]
+        for each in (*segments, run_dir / "live"):
+            each.mkdir(parents=True)
         notes = run_dir / "live/result-folders"
 
         def finish():
             program = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-consumer")
-            flags = ("--run-dir", run_dir, "--output", output, "--processor", "checksum")
-            done = subprocess.run([program, "finish", *flags], capture_output=True, text=True, timeout=60, check=False)
+            flags = ("--run-dir", run_dir, "--output", output, "--processor", processors)
+            done = subprocess.run([program, *words, *flags], capture_output=True, text=True, timeout=60, check=False)
             return done.returncode, done.stdout + done.stderr
 
-        facts = segments.stat()
-        noted = f"{facts.st_dev} {facts.st_ino} {segments}\0"
-        notes.write_text(noted.replace(str(facts.st_ino), str(facts.st_ino + 1)))
+        noted = "".join(f"{each.stat().st_dev} {each.stat().st_ino} {each}\0" for each in segments)
+        last = str(segments[-1].stat().st_ino)
+        notes.write_text(noted.replace(f" {last} ", f" {last}0 "))
         for _ in range(2):
             code, printed = finish()
             self.assertEqual(73, code, printed)
-            self.assertIn(f"{segments}, which this run has put results into, was moved or replaced", printed)
+            self.assertIn(f"{segments[-1]}, which this run has put results into, was moved or replaced", printed)
+            self.assertTrue(segments[0].exists(), "it was merged")
         notes.write_text(noted)
+        damaged = segments[-1] / "0-0-0.tsv"
+        damaged.write_text("0\n")
+        self.assertIn("is damaged", finish()[1])
+        damaged.unlink()
         for _ in range(2):
-            self.assertEqual(0, finish()[0])
-            self.assertEqual((False, False), (notes.exists(), segments.exists()))
+            code, printed = finish()
+            self.assertEqual(0, code, printed)
+            self.assertFalse(notes.exists() or any(each.exists() for each in segments))
 
     def test_the_folder_of_write_path(self):
         world = self.world(*PICTURES, "--processor", "write", "--write-path")
