@@ -78,13 +78,19 @@ def report_of(places, preset):
 def failures_in(report):
     """The end of each failed test's output, which ctest printed thousands of lines before."""
     try:
-        failed = xml.etree.ElementTree.parse(report).iterfind("testcase[@status='fail']")
+        failed = filter(has_failed, xml.etree.ElementTree.parse(report).iterfind("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError):  # ctest could not begin, and printed the reason
         return ""
     ends = ((test.get("name"), (test.findtext("system-out") or "").strip().splitlines()) for test in failed)
     return "\n".join(
         f"\n[test] {name} failed. Its last lines:\n" + "\n".join(lines[-LAST_LINES:]) for name, lines in ends
     )
+
+
+def has_failed(test):
+    """Also true of a test that ctest could not start, such as one without its program. A test may skip itself."""
+    skipped = test.find("skipped")
+    return test.get("status") == "fail" or skipped is not None and not skipped.get("message", "").startswith("SKIP_")
 
 
 def ctest_command(places, preset, arguments, everything):

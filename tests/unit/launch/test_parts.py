@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import tempfile
 import unittest
 import unittest.mock
@@ -1022,22 +1023,29 @@ class BuildTest(unittest.TestCase):
         self.assertEqual("threads", command[command.index("-L") + 1])
 
     def test_the_ends_of_failed_tests_are_printed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            report = pathlib.Path(folder, "tests.xml")
-            self.assertEqual("", testing.failures_in(report))
-            report.write_text("<testsuite><testcase")
-            self.assertEqual("", testing.failures_in(report))
-            lines = "\n".join(f"line {number}" for number in range(40))
-            report.write_text(
-                f"""<testsuite><testcase name="fine" status="run"><system-out>fine</system-out></testcase>
-                <testcase name="gone" status="notrun"/><testcase name="slow" status="fail"/>
-                <testcase name="bad" status="fail"><system-out>{lines} &lt;end&gt;</system-out></testcase></testsuite>"""
-            )
-            printed = testing.failures_in(report)
-        self.assertIn("[test] slow failed", printed)
-        self.assertRegex(printed, r"\[test\] bad failed. Its last lines:\nline 28\n")
-        self.assertTrue(printed.endswith("line 39 <end>"))
-        for other in ("fine", "gone", "line 27"):
+        places = Places(root="/r", build=self.enterContext(tempfile.TemporaryDirectory()))
+        report = testing.report_of(places, "release")
+        report.parent.mkdir()
+        self.assertEqual("", testing.failures_in(report))
+        report.write_text("<testsuite><testcase")
+        self.assertEqual("", testing.failures_in(report))
+        report.with_name("CTestTestfile.cmake").write_text(
+            """
+            add_test(fine echo fine)
+            add_test(bad sh -c "seq -f 'line %.0f' 0 39; false")
+            add_test(gone no-such-program)
+            add_test(skipped sh -c "echo no GPU here; exit 77")
+            add_test(quiet echo no GPU here)
+            set_tests_properties(skipped PROPERTIES SKIP_RETURN_CODE 77)
+            set_tests_properties(quiet PROPERTIES SKIP_REGULAR_EXPRESSION "no GPU")
+            """
+        )
+        command = testing.ctest_command(places, "release", [], True)
+        self.assertNotEqual(0, subprocess.run(command, capture_output=True, check=False).returncode)
+        printed = testing.failures_in(report)
+        self.assertRegex(printed, r"\[test\] bad failed. Its last lines:\nline 28\n(line \d+\n){10}line 39\b")
+        self.assertRegex(printed, r"\[test\] gone failed. Its last lines:\n.*no-such-program$")
+        for other in ("fine", "skipped", "quiet", "GPU", "line 27"):
             self.assertNotIn(other, printed)
 
     def test_every_preset_of_the_commands_exists(self):
