@@ -212,16 +212,28 @@ std::uint32_t big_endian(const char* four_bytes) {
     return number;
 }
 
-// The pages that the database had before the transaction in its rollback journal; none without such a transaction. A
+// Whether the schema in a database's first page, which begins at `at`, has entries. Views need no further page.
+bool has_entries(const std::string& file, std::streamoff at) {
+    constexpr std::streamoff kNumberAt = 103;  // 2 bytes
+    std::ifstream page(file, std::ios::binary);
+    page.seekg(at + kNumberAt);
+    return page.get() > 0 || page.get() > 0;
+}
+
+// Whether the database was empty before the transaction in its rollback journal; nothing without such a transaction. A
 // killed program leaves one, and then SQLite reads the database only after it has written to it.
-std::optional<std::uint32_t> pages_before(const std::string& journal) {
+std::optional<bool> was_empty_before(const std::string& path, const std::string& journal) {
     constexpr std::string_view kMagic("\xd9\xd5\x05\xf9\x20\xa1\x63\xd7", 8);
-    constexpr std::size_t kPagesAt = 16;
-    std::array<char, 20> header{};
+    constexpr std::size_t kPagesAt = 16, kFirstRecordAt = 20;
+    constexpr std::streamoff kPageInRecord = 4;
+    std::array<char, 24> header{};
     std::ifstream file(journal, std::ios::binary);
     file.read(header.data(), header.size());
     if (!file || !std::string_view(header.data(), header.size()).starts_with(kMagic)) return std::nullopt;
-    return big_endian(header.data() + kPagesAt);
+    const std::uint32_t pages = big_endian(header.data() + kPagesAt);
+    // Before the page changes in the file, the journal has it as it was.
+    const std::streamoff was = big_endian(header.data() + kFirstRecordAt) + kPageInRecord;
+    return pages == 0 || (pages == 1 && !has_entries(path, 0) && !has_entries(journal, was));
 }
 
 // The header of the file names its maker, unless that part is still in the log; damage after the header does not
@@ -237,7 +249,7 @@ bool is_offramp_database(const std::string& path) {
     if (file.gcount() == 0) return true;
     if (!std::string_view(header.data(), header.size()).starts_with(kMagic)) return false;
     if (big_endian(header.data() + kApplicationAt) == kApplication) return true;
-    if (const auto pages = pages_before(path + "-journal")) return *pages <= 1;
+    if (const auto was_empty = was_empty_before(path, path + "-journal")) return *was_empty;
     SqliteDatabase database = SqliteDatabase::opened_to_read(path);
     return is_empty(database) || has_application_id(database);
 }

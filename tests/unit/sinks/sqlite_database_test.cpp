@@ -436,19 +436,33 @@ TEST(Overwrite, KeepsAnothersWritesToTheLog) {
 }
 
 TEST(Overwrite, KeepsAnothersUnfinishedTransaction) {
-    const ScratchFolder making;
-    const ScratchFolder folder;
-    {
+    const auto expect_kept = [](const std::string& folder, const std::string& how) {
+        const auto before = files_in(folder);
+        EXPECT_EQ(before.count("records.sqlite-journal"), 1U);
+        EXPECT_THAT(refusal_of([&] { prepare_run(test::config_for("records", folder)); }).text,
+                    HasSubstr("made by another program"))
+            << how;
+        EXPECT_TRUE(files_in(folder) == before) << how;
+    };
+    for (const auto& [contents, change] :
+         {std::pair("CREATE TABLE t (a); INSERT INTO t VALUES ('precious')", "DELETE FROM t"),
+          std::pair("CREATE VIEW precious AS SELECT 1", "DROP VIEW precious")}) {
+        const ScratchFolder making, begun, committing;
         Stranger other(making.path() + "/records.sqlite");
-        other.execute("PRAGMA synchronous = OFF; CREATE TABLE t (a); INSERT INTO t VALUES ('precious')");
-        other.execute("BEGIN IMMEDIATE; DELETE FROM t");
-        copy_files(making.path(), folder.path());  // the state after a kill
+        other.execute("PRAGMA synchronous = OFF");
+        other.execute(contents);
+        other.execute("BEGIN IMMEDIATE");
+        other.execute(change);
+        copy_files(making.path(), begun.path());  // the states after a kill
+        copy_files(making.path(), committing.path());
+        other.execute("COMMIT");
+        std::filesystem::copy_file(making.path() + "/records.sqlite", committing.path() + "/records.sqlite",
+                                   std::filesystem::copy_options::overwrite_existing);
+        expect_kept(committing.path(), std::string("killed while it committed ") + change);
+        expect_kept(begun.path(), std::string("killed before it committed ") + change);
+        std::filesystem::resize_file(begun.path() + "/records.sqlite-journal", 512);
+        expect_kept(begun.path(), std::string("killed when it began ") + change);
     }
-    const auto before = files_in(folder.path());
-    EXPECT_EQ(before.count("records.sqlite-journal"), 1U);
-    EXPECT_THAT(refusal_of([&] { prepare_run(test::config_for("records", folder.path())); }).text,
-                HasSubstr("made by another program"));
-    EXPECT_TRUE(files_in(folder.path()) == before);
 }
 
 TEST(Overwrite, KeepsAndReportsAnotherFile) {
