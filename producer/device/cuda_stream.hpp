@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "producer/device/device.hpp"
 #include "producer/device/driver_api.hpp"
@@ -47,6 +49,7 @@ class CudaStream final : public Stream {
 
     void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override;
     void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override;
+    void copy_all_to_host(std::span<const HostCopy> copies) override;
     void run_on_host(std::function<void()> work) override;
     void record(Event& event) override;
     void wait_for(Event& event) override;
@@ -55,6 +58,8 @@ class CudaStream final : public Stream {
 
   private:
     driver::Context context_;
+    std::vector<driver::Address> batch_to_, batch_from_;
+    std::vector<std::size_t> batch_bytes_;
     CudaEvent idle_;  // cuStreamSynchronize would spin a core
     driver::StreamHandle stream_ = nullptr;
 };

@@ -38,6 +38,15 @@ class Stream {
     // both sides alive until an event recorded afterwards is done.
     virtual void copy_to_host(std::byte* to, const void* from, std::size_t bytes) = 0;
     virtual void copy_to_device(void* to, const std::byte* from, std::size_t bytes) = 0;
+    // The same for several copies of at least one byte, in any order among them.
+    struct HostCopy {
+        std::byte* to = nullptr;
+        const void* from = nullptr;
+        std::size_t bytes = 0;
+    };
+    virtual void copy_all_to_host(std::span<const HostCopy> copies) {
+        for (const HostCopy& copy : copies) copy_to_host(copy.to, copy.from, copy.bytes);
+    }
     // Runs `work` on one of the device's threads, in this stream's order; the stream waits meanwhile, on a GPU for at
     // least 100 µs. `work` makes no device calls and does not throw. After an error of the stream it may never run.
     virtual void run_on_host(std::function<void()> work) = 0;

@@ -19,12 +19,15 @@ class Loader {
 
     template <class Function>
     void load(Function*& function, const char* name) {
+        if (!load_if_present(function, name, kNeededVersion) && missing_.empty()) missing_ = name;
+    }
+
+    template <class Function>
+    bool load_if_present(Function*& function, const char* name, int version) {
         void* found = nullptr;
-        if (get_address_(name, &found, kNeededVersion, kLegacyStreams, nullptr) != kSuccess || found == nullptr) {
-            if (missing_.empty()) missing_ = name;
-            return;
-        }
+        if (get_address_(name, &found, version, kLegacyStreams, nullptr) != kSuccess || found == nullptr) return false;
         function = reinterpret_cast<Function*>(found);
+        return true;
     }
 
     const std::string& missing() const { return missing_; }
@@ -73,6 +76,7 @@ std::string load_all(Api& api, GetAddress get_address) {
     loader.load(api.event_query, "cuEventQuery");
     loader.load(api.event_synchronize, "cuEventSynchronize");
     loader.load(api.event_elapsed_time, "cuEventElapsedTime");
+    loader.load_if_present(api.copy_batch, "cuMemcpyBatchAsync", kBatchedCopiesVersion);
     return loader.missing();
 }
 

@@ -9,7 +9,8 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
-struct CUuuid_st;  // NOLINT(readability-identifier-naming): NVIDIA's name; 16 bytes
+struct CUuuid_st;              // NOLINT(readability-identifier-naming): NVIDIA's name; 16 bytes
+struct CUmemcpyAttributes_st;  // NOLINT(readability-identifier-naming): NVIDIA's name; driver::CopyAttributes
 
 namespace offramp::driver {
 
@@ -41,8 +42,18 @@ inline constexpr int kCaptureRelaxed = 2;                                       
 inline constexpr int kCaptureNone = 0;                                             // CUstreamCaptureStatus
 inline const auto kLegacyStream = reinterpret_cast<StreamHandle>(std::size_t{1});  // CU_STREAM_LEGACY
 
+// CUmemcpyAttributes.
+struct CopyAttributes {
+    int source_order = 1;  // CU_MEMCPY_SRC_ACCESS_ORDER_STREAM: the sources are read in the stream's order
+    struct Location {
+        int type = 0, id = 0;
+    } source, destination;  // hints for managed memory
+    unsigned flags = 0;
+};
+
 // Minimum driver version; an older driver is asked only for its version.
 inline constexpr int kNeededVersion = 12000;
+inline constexpr int kBatchedCopiesVersion = 13000;
 
 // As of CUDA 12.0, with the legacy stream as the null stream.
 struct Api {
@@ -83,6 +94,10 @@ struct Api {
     Result (*event_query)(EventHandle event);
     Result (*event_synchronize)(EventHandle event);
     Result (*event_elapsed_time)(float* milliseconds, EventHandle start, EventHandle end);
+    // Null before CUDA 13.0.
+    Result (*copy_batch)(Address* to, Address* from, std::size_t* bytes, std::size_t count,
+                         CUmemcpyAttributes_st* attributes, std::size_t* attributes_from, std::size_t attribute_count,
+                         StreamHandle stream);
 };
 
 // The result of opening libcuda.so.1, once per process. It is never closed: other code in the process may use it.

@@ -75,8 +75,9 @@ void SlabFilling::copy_rows(const OutputBatch& batch, std::size_t tensor, std::u
         published_.bytes += to.size();
         return;
     }
-    copy(to,
-         static_cast<const std::byte*>(batch.tensors[tensor].data) + first_row * layout_.tensors[tensor].row_bytes());
+    const auto* const from = static_cast<const std::byte*>(batch.tensors[tensor].data);
+    const auto copy = counted(to, from + first_row * layout_.tensors[tensor].row_bytes());
+    stream_.copy_to_host(copy.to, copy.from, copy.bytes);
 }
 
 // Samples that follow one another in the device's memory do so in the slab, and are one copy.
@@ -86,6 +87,10 @@ void SlabFilling::copy_samples(const OutputBatch& batch, std::size_t tensor, std
     const std::array<std::int64_t, kMaxDims> no_extents{};
     std::span<std::byte> to;
     const std::byte* from = nullptr;
+    copies_.clear();
+    const auto end_copy = [&] {
+        if (!to.empty()) copies_.push_back(counted(to, from));
+    };
     for (std::uint32_t row = 0; row < rows; ++row) {
         if (batch.tensors.empty()) {
             writer_.place_row(tensor, slab_row + row, std::span(no_extents).first(varying), false);
@@ -101,18 +106,18 @@ void SlabFilling::copy_samples(const OutputBatch& batch, std::size_t tensor, std
             to = {to.data(), to.size() + placed.size()};
             continue;
         }
-        copy(to, from);
+        end_copy();
         to = placed;
         from = sample.data;
     }
-    copy(to, from);
+    end_copy();
+    stream_.copy_all_to_host(copies_);
 }
 
-void SlabFilling::copy(std::span<std::byte> to, const std::byte* from) {
-    if (to.empty()) return;
-    stream_.copy_to_host(to.data(), from, to.size());
+Stream::HostCopy SlabFilling::counted(std::span<std::byte> to, const std::byte* from) {
     published_.bytes += to.size();
     copied_bytes_ += to.size();
+    return {.to = to.data(), .from = from, .bytes = to.size()};
 }
 
 // An item with an invalid output becomes an empty row for consumers.

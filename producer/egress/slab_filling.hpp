@@ -67,7 +67,7 @@ class SlabFilling {
                    std::uint32_t slab_row);
     void copy_samples(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row, std::uint32_t rows,
                       std::uint32_t slab_row);
-    void copy(std::span<std::byte> to, const std::byte* from);
+    Stream::HostCopy counted(std::span<std::byte> to, const std::byte* from);
     void review_rows(OutputCounters& counters);
 
     WriteLoan loan_;
@@ -85,6 +85,7 @@ class SlabFilling {
     std::vector<Part> parts_;
     std::vector<SampleEntry> entries_;
     std::vector<std::size_t> sample_bytes_;  // of the entries, where samples differ in shape
+    std::vector<Stream::HostCopy> copies_;   // likewise
     bool copying_ = false;                   // submitted, and not yet seen done
 };
 

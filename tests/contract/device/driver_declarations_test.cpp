@@ -77,7 +77,13 @@ static_assert(kDeclares<&Api::event_record, decltype(cuEventRecord)>);
 static_assert(kDeclares<&Api::event_query, decltype(cuEventQuery)>);
 static_assert(kDeclares<&Api::event_synchronize, decltype(cuEventSynchronize)>);
 static_assert(kDeclares<&Api::event_elapsed_time, decltype(cuEventElapsedTime)>);
-static_assert(sizeof(Api) == 37 * sizeof(void*), "each function above is compared");
+static_assert(kDeclares<&Api::copy_batch, decltype(cuMemcpyBatchAsync)>);
+static_assert(sizeof(Api) == 38 * sizeof(void*), "each function above is compared");
+
+static_assert(sizeof(driver::CopyAttributes) == sizeof(CUmemcpyAttributes));
+static_assert(offsetof(driver::CopyAttributes, destination) == offsetof(CUmemcpyAttributes, dstLocHint));
+static_assert(offsetof(driver::CopyAttributes, flags) == offsetof(CUmemcpyAttributes, flags));
+static_assert(driver::CopyAttributes{}.source_order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM);
 
 static_assert(driver::kSuccess == CUDA_SUCCESS);
 static_assert(driver::kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);

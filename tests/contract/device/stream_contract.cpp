@@ -53,6 +53,38 @@ TEST_P(DeviceContract, CopiesAnySizeFromAndToAnyOffset) {
     }));
 }
 
+TEST_P(DeviceContract, CopiesManyPiecesBehindTheWorkBeforeThem) {
+    constexpr std::size_t kPieces = 1000, kBytes = 4096, kLarge = std::size_t{64} << 20;
+    const std::vector<std::byte> bytes = patterned_bytes(kPieces * kBytes, 6);
+    const auto staged = device().allocate_pinned_host(bytes.size(), "staged");
+    std::memcpy(staged->data(), bytes.data(), bytes.size());
+    const auto source = device().allocate(bytes.size(), "source");
+    const auto result = device().allocate_pinned_host(bytes.size(), "result");
+    const auto large = device().allocate(kLarge, "large");
+    const auto large_on_host = device().allocate_pinned_host(kLarge, "large");
+    std::vector<Stream::HostCopy> copies;
+    for (std::size_t piece = 0; piece < kPieces; ++piece) {
+        const std::size_t size = 1 + piece * 4 % kBytes;  // the rest keeps its zeros
+        copies.push_back({result->data() + (kPieces - 1 - piece) * kBytes, source->data() + piece * kBytes, size});
+    }
+    const auto stream = device().make_stream("pieces");
+    for (int round = 0; round < 3; ++round) {
+        std::memset(result->data(), 0, result->bytes());
+        stream->copy_to_device(large->data(), large_on_host->data(), kLarge);  // delays the work behind it
+        stream->copy_to_device(source->data(), staged->data(), bytes.size());
+        stream->copy_all_to_host(copies);
+        stream->synchronize();
+        for (const Stream::HostCopy& copy : copies) {
+            const auto piece = static_cast<std::size_t>(static_cast<const std::byte*>(copy.from) - source->data());
+            ASSERT_EQ(std::memcmp(copy.to, bytes.data() + piece, copy.bytes), 0);
+            ASSERT_EQ(copy.to[copy.bytes], std::byte{0});
+        }
+    }
+    stream->copy_all_to_host({});
+    stream->copy_all_to_host(std::span(copies).first(1));
+    stream->synchronize();
+}
+
 TEST_P(DeviceContract, RunsWorkOfTheHostInTheOrderOfTheStream) {
     constexpr std::size_t kBytes = std::size_t{8} << 20;
     const std::vector<std::byte> bytes = patterned_bytes(kBytes, 8);

@@ -36,6 +36,7 @@ class FaultyStream final : public Stream {
     void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override {
         real_->copy_to_device(to, from, bytes);
     }
+    void copy_all_to_host(std::span<const HostCopy> copies) override { real_->copy_all_to_host(copies); }
     void run_on_host(std::function<void()> work) override { real_->run_on_host(std::move(work)); }
     void record(Event& event) override { real_->record(real(event)); }
     void wait_for(Event& event) override {

@@ -170,6 +170,65 @@ TEST_F(VaryingEgressTest, FillsEachSlabAndCutsBatchesBetweenSamples) {
     EXPECT_EQ(egress_->stats().batches_published, 2U);
 }
 
+// A stream of the CPU that notes its copies.
+class NotingStream final : public Stream {
+  public:
+    explicit NotingStream(std::unique_ptr<Stream> real) : real_(std::move(real)) {}
+
+    void copy_to_host(std::byte* to, const void* from, std::size_t bytes) override {
+        noted.push_back({to, from, bytes});
+        real_->copy_to_host(to, from, bytes);
+    }
+    void copy_to_device(void* to, const std::byte* from, std::size_t bytes) override {
+        real_->copy_to_device(to, from, bytes);
+    }
+    void run_on_host(std::function<void()> work) override { real_->run_on_host(std::move(work)); }
+    void record(Event& event) override { real_->record(event); }
+    void wait_for(Event& event) override { real_->wait_for(event); }
+    void synchronize() override { real_->synchronize(); }
+    void* native() const override { return real_->native(); }
+
+    std::vector<HostCopy> noted;
+
+  private:
+    std::unique_ptr<Stream> real_;
+};
+
+TEST_F(VaryingEgressTest, CopiesNeighboursInMemoryTogether) {
+    const std::int64_t shape[] = {kBatch, kVarying};
+    const auto spec = TensorSpec::contiguous("payload", kUInt8, shape);
+    layout_ = SlabLayout::make({spec}, 16, 1, 0, 4096);
+    memory_.resize(layout_.slab_bytes);
+    const auto bytes = std::make_shared<std::vector<std::byte>>(1000);
+    for (std::size_t i = 0; i < bytes->size(); ++i) (*bytes)[i] = std::byte(i);
+    const auto batch = std::make_shared<OutputBatch>(OutputBatch{.rows = std::vector<RowInfo>(6)});
+    DeviceTensor tensor{.spec = spec, .owner = bytes};
+    for (const auto& [from, length] :
+         {std::pair(0, 100), std::pair(100, 7), std::pair(500, 0), std::pair(107, 50), std::pair(300, 9),
+          std::pair(290, 10)}) {  // neighbours in the other order are two copies
+        tensor.samples.push_back({bytes->data() + from, static_cast<std::size_t>(length)});
+        tensor.extents.push_back(length);
+    }
+    batch->tensors.push_back(tensor);
+    NotingStream stream(device_->borrow_stream(nullptr));
+    CopyEvents events = CopyEvents::make(*device_);
+    OutputCounters counters;
+    SlabFilling filling(WriteLoan::of_own_memory(0, 1, memory_), layout_, {.run_nonce = kNonce, .epoch = 1}, stream,
+                        events);
+    EXPECT_EQ(filling.add(batch, 0, 6), 6U);
+    filling.close();
+    EXPECT_EQ(filling.wait_copied(counters, timeline_).bytes, 176U);
+    std::vector<std::size_t> sizes;
+    for (const Stream::HostCopy& copy : stream.noted) sizes.push_back(copy.bytes);
+    EXPECT_THAT(sizes, ElementsAre(157, 9, 10));
+    const SlabContents slab =
+        SlabContents::read(memory_, kNonce, {.epoch = 1, .slab = 0, .generation = 1, .attempt = 1});
+    for (std::size_t row = 0; row < 6; ++row) {
+        const auto& sample = tensor.samples[row];
+        EXPECT_TRUE(std::ranges::equal(slab.tensor().row(row), std::span(sample.data, sample.bytes))) << row;
+    }
+}
+
 TEST_F(VaryingEgressTest, DropsTheRestOfABatchWithoutAFreeSlab) {
     when_none_ = SlabExchange::WhenNone::Return;
     std::vector<std::uint64_t> dropped;
