@@ -139,7 +139,7 @@ std::unique_ptr<Device> open_cpu_device();
 // until the copy's event has been seen done, and is then dropped.
 struct DeviceTensor {
     TensorSpec spec;
-    const void* data = nullptr;  // null if `samples` is used
+    const void* data = nullptr;  // of a tensor that varies: set only if its samples follow one another from here
     std::shared_ptr<const void> owner;
 
     // Of a tensor that varies: its samples, row-major, and their extents in the varying dimensions.

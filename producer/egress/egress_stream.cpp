@@ -42,7 +42,9 @@ EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchang
       stream_(device.make_stream("egress")),
       submitted_(options_.queue_depth, kBytesAhead,
                  [this](const OutputBatch& batch) {
-                     return bytes_of(batch, 0, static_cast<std::uint32_t>(batch.rows.size()), layout_);
+                     const auto rows = static_cast<std::uint32_t>(batch.rows.size());
+                     const std::uint64_t bytes = bytes_of(batch, 0, rows, layout_);
+                     return bytes > kSmallBatch ? kBytesAhead : bytes;  // nothing follows a big one
                  }),
       completion_(device, exchange_, counters_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {
     for (CopyEvents& events : events_) events = CopyEvents::make(device);

@@ -280,7 +280,7 @@ DeviceTensor EmbeddedEgress::Parts::checked_samples(const Batch& batch, std::siz
     if (extents == nullptr)
         refuse("tensor '" + spec.name + "' has no extents, and its samples differ in shape",
                "Submit each sample's extents");
-    DeviceTensor given{.spec = spec};
+    DeviceTensor given{.spec = spec, .data = addresses == nullptr ? batch.tensors[tensor] : nullptr};
     given.samples.reserve(batch.rows);
     given.extents.assign(extents, extents + batch.rows * varying);
     const auto* next = static_cast<const std::byte*>(batch.tensors[tensor]);

@@ -75,49 +75,42 @@ void SlabFilling::copy_rows(const OutputBatch& batch, std::size_t tensor, std::u
         published_.bytes += to.size();
         return;
     }
-    const auto* const from = static_cast<const std::byte*>(batch.tensors[tensor].data);
-    const auto copy = counted(to, from + first_row * layout_.tensors[tensor].row_bytes());
-    stream_.copy_to_host(copy.to, copy.from, copy.bytes);
+    stream_.copy_to_host(
+        to.data(),
+        static_cast<const std::byte*>(batch.tensors[tensor].data) + first_row * layout_.tensors[tensor].row_bytes(),
+        to.size());
+    count_copied(to.size());
 }
 
-// Samples that follow one another in the device's memory do so in the slab, and are one copy.
+// Packed samples are one copy. Others are never joined, even if they are neighbours in memory: a copy must not cross
+// from one of the device's allocations into the next.
 void SlabFilling::copy_samples(const OutputBatch& batch, std::size_t tensor, std::uint32_t first_row,
                                std::uint32_t rows, std::uint32_t slab_row) {
     const std::size_t varying = layout_.tensors[tensor].varying_dims();
     const std::array<std::int64_t, kMaxDims> no_extents{};
-    std::span<std::byte> to;
-    const std::byte* from = nullptr;
     copies_.clear();
-    const auto end_copy = [&] {
-        if (!to.empty()) copies_.push_back(counted(to, from));
-    };
     for (std::uint32_t row = 0; row < rows; ++row) {
         if (batch.tensors.empty()) {
             writer_.place_row(tensor, slab_row + row, std::span(no_extents).first(varying), false);
             continue;
         }
         const DeviceTensor& given = batch.tensors[tensor];
-        const DeviceTensor::Sample& sample = given.samples[first_row + row];
         const auto extents = std::span(given.extents).subspan((first_row + row) * varying, varying);
-        const bool follows = !to.empty() && sample.data == from + to.size();
-        const auto placed = writer_.place_row(tensor, slab_row + row, extents, follows);
-        if (placed.empty()) continue;
-        if (follows) {
-            to = {to.data(), to.size() + placed.size()};
-            continue;
-        }
-        end_copy();
-        to = placed;
-        from = sample.data;
+        const bool follows = given.data != nullptr && !copies_.empty();
+        const auto to = writer_.place_row(tensor, slab_row + row, extents, follows);
+        if (to.empty()) continue;
+        if (follows)
+            copies_.back().bytes += to.size();
+        else
+            copies_.push_back({.to = to.data(), .from = given.samples[first_row + row].data, .bytes = to.size()});
+        count_copied(to.size());
     }
-    end_copy();
     stream_.copy_all_to_host(copies_);
 }
 
-Stream::HostCopy SlabFilling::counted(std::span<std::byte> to, const std::byte* from) {
-    published_.bytes += to.size();
-    copied_bytes_ += to.size();
-    return {.to = to.data(), .from = from, .bytes = to.size()};
+void SlabFilling::count_copied(std::size_t bytes) {
+    published_.bytes += bytes;
+    copied_bytes_ += bytes;
 }
 
 // An item with an invalid output becomes an empty row for consumers.

@@ -9,7 +9,6 @@ namespace {
 
 constexpr std::size_t kBigSlab = std::size_t{256} << 20;
 constexpr std::size_t kSharedSlab = std::size_t{16} << 20;
-constexpr std::size_t kSmallBatch = std::size_t{4} << 20;
 constexpr std::size_t kMostBatchesASlab = 64;
 constexpr std::uint32_t kSharedSlabs = 16;
 // Whole batches in a pool.

@@ -11,6 +11,7 @@ namespace offramp {
 // Limits on outputs between two stages: bytes, which one more batch may exceed, and batches.
 inline constexpr std::size_t kBytesAhead = std::size_t{16} << 20;
 inline constexpr std::size_t kMostBatchesAhead = 64;
+inline constexpr std::size_t kSmallBatch = std::size_t{4} << 20;
 
 // How a run's outputs are cut into slabs. Settings left open follow from the batch's size. A big batch is cut into
 // parts of at most 256 MiB, so that consumers read while the rest is copied. Small ones share a slab of about 16 MiB,

@@ -12,7 +12,7 @@ from test_torch import CHECKER, ON_GPU, TORCH, keys_of
 from world import needs_numpy
 
 MANY_PARTS = int(os.environ.get("OFFRAMP_TEST_PARTS", "4000"))  # samples; 100000 in the long test
-# Batches so large that only one waits for its copy (slab_plan.cpp).
+# Of batches so large that nothing waits behind one (egress_stream.cpp).
 WAITING, BEING_COPIED = 1, 6  # being copied: one is passed on, four are queued, and one is awaited
 ROWS, NUMBERS = 64, 32 * 1024
 IDLE = """
@@ -38,7 +38,7 @@ class Holding(Egresses):
 @needs_numpy
 class OfNumpy(Holding):
     def outputs_alive(self, batches):
-        """The largest number of living outputs, including the loop's current one."""
+        """The largest number of living large outputs, including the loop's current one."""
         import numpy
 
         reader = self.python(IDLE, self.run_dir)
@@ -52,11 +52,12 @@ class OfNumpy(Holding):
             self.run_dir, {"output": ("float32", (ROWS, NUMBERS))}, "cpu", slabs=16, samples_per_slab=ROWS
         ) as egress:
             for number in range(batches):
-                # copies of many large ones take time
-                array = numpy.empty((ROWS if number % 200 < 12 else 1, NUMBERS), "float32")
-                weakref.finalize(array, gone)
-                alive += 1
-                most = max(most, alive)
+                is_large = number % 200 < 12  # copies of many large ones take time
+                array = numpy.empty((ROWS if is_large else 1, NUMBERS), "float32")
+                if is_large:
+                    weakref.finalize(array, gone)
+                    alive += 1
+                    most = max(most, alive)
                 egress.submit(array)
                 del array
         self.end(reader)
