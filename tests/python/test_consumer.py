@@ -1,7 +1,9 @@
 """Python consumers of another process's run: their data, their end, and slabs that are not accepted."""
 
 import ctypes
+import importlib.util
 import json
+import math
 import mmap
 import os
 import pathlib
@@ -444,7 +446,8 @@ class WithoutARun(World):
 class HandMadeSlab(unittest.TestCase):
     """Hand-made slabs: empty rows, strides, types that NumPy lacks."""
 
-    def slab(self, tensors, holes, bytes_of=b""):
+    def slab(self, tensors, holes, bytes_of=b"", rows=()):
+        """`rows`: of tensors whose samples differ, (offset, shape) each."""
         memory = mmap.mmap(-1, mmap.PAGESIZE)
         memory.write(bytes_of)
         place = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -457,6 +460,11 @@ class HandMadeSlab(unittest.TestCase):
                 (ctypes.c_int64 * len(shape))(*shape),
                 (ctypes.c_int64 * len(shape))(*strides),
             )
+            if _abi.VARIABLE in shape:
+                tensor.data, tensor.rows = None, (_abi.Row * len(rows))()
+                for row, (offset, own) in zip(tensor.rows, rows):
+                    row.bytes, row.shape = math.prod(own) * dtype[1] // 8, (ctypes.c_int64 * len(own))(*own)
+                    row.data = place + offset if row.bytes else None
         samples = (_abi.Sample * len(holes))()
         keys = [ctypes.create_string_buffer(f"k{row}".encode()) for row in range(len(holes))]
         for row, (sample, empty) in enumerate(zip(samples, holes)):
@@ -494,6 +502,29 @@ class HandMadeSlab(unittest.TestCase):
         )
         self.assertEqual([[[0, 2, 4], [1, 3, 5]]], slab["values"].tolist())
 
+    def test_rows_may_differ_and_lie_anywhere(self):
+        """With gaps, in any order; an empty one has no address."""
+        slab = self.slab(
+            [(b"values", (0, 16), (4, _abi.VARIABLE, _abi.VARIABLE), ())],
+            (0, 1, 0, 0),
+            b"".join(value.to_bytes(2, "little") for value in range(100)),
+            [(80, (2, 3)), (0, (0, 0)), (8, (1, 2)), (0, (5, 0))],
+        )
+        self.assertEqual(((4, None, None), ()), slab.tensors[0][2:])
+        self.assertEqual(
+            [("k0", [[40, 41, 42], [43, 44, 45]]), ("k2", [[4, 5]]), ("k3", [[]] * 5)],
+            [(sample.key, values.tolist()) for sample, values in slab],
+        )
+        self.assertEqual([(2, 3), (0, 0), (1, 2), (5, 0)], [values.shape for values in slab["values"]])
+        self.assertEqual([False] * 4, [values.flags.writeable for values in slab["values"]])
+        if importlib.util.find_spec("torch"):
+            self.assertEqual(
+                [each.tolist() for each in slab["values"]], [each.tolist() for each in slab.torch("values")]
+            )
+        empty = self.slab([(b"values", (4, 16), (2, _abi.VARIABLE), ())], (0, 0), rows=[(0, (0,))] * 2)
+        if importlib.util.find_spec("torch"):
+            self.assertEqual([[], []], [values.tolist() for values in empty.torch("values")])
+
     def test_a_slab_with_only_empty_rows_yields_nothing(self):
         slab = self.slab([(b"values", (2, 32), (2,), (1,))], (1, 1))
         self.assertEqual(([], 0), (list(slab), len(slab)))
@@ -511,6 +542,10 @@ class HandMadeSlab(unittest.TestCase):
                 (ml_dtypes.bfloat16, [1.0, 2.0]), (slab["values"].dtype, slab["values"].astype("float32").tolist())
             )
             self.assertFalse(slab["values"].flags.writeable)
+            rows = self.slab([(b"values", (4, 16), (1, _abi.VARIABLE), ())], (0,), b"\x80\x3f", [(0, (1,))])["values"]
+            self.assertEqual(
+                [(ml_dtypes.bfloat16, [1.0])], [(row.dtype, row.astype("float32").tolist()) for row in rows]
+            )
 
     def test_unsupported_element_type_is_reported(self):
         with self.assertRaisesRegex(TypeError, "type code 5 with 64 bits"):

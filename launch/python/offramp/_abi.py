@@ -6,6 +6,7 @@ import ctypes
 
 OK, TIMEOUT, CALLBACK_FAILED, FAILED, REJECTED, BAD_ARGUMENT, RETRY, STOPPED = 0, 2, 4, 5, 6, 64, 75, 130
 MOST_DIMS, MOST_TENSORS = 8, 16
+VARIABLE = -1  # in a shape: samples differ in this dimension
 
 
 class ErrorText(ctypes.Structure):
@@ -14,6 +15,14 @@ class ErrorText(ctypes.Structure):
 
 class DTypeCode(ctypes.Structure):
     _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class Row(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+    ]
 
 
 class Tensor(ctypes.Structure):
@@ -25,6 +34,7 @@ class Tensor(ctypes.Structure):
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("data", ctypes.c_void_p),
+        ("rows", ctypes.POINTER(Row)),
     ]
 
 
@@ -49,6 +59,7 @@ class EgressOptions(ctypes.Structure):
         ("kill_stalled", ctypes.c_uint32),
         ("report_failed", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("slab_bytes", ctypes.c_uint64),
     ]
 
 
@@ -67,6 +78,8 @@ class Batch(ctypes.Structure):
         ("key_text", ctypes.c_char_p),
         ("key_text_bytes", ctypes.c_size_t),
         ("released", ctypes.POINTER(ctypes.c_uint64)),
+        ("extents", ctypes.POINTER(ctypes.c_void_p)),  # addresses of arrays, which cost less to assign than pointers
+        ("addresses", ctypes.POINTER(ctypes.c_void_p)),
     ]
 
 
@@ -129,6 +142,7 @@ class Slab(ctypes.Structure):
 STRUCTS = {
     "offramp_error": ErrorText,
     "offramp_dtype": DTypeCode,
+    "offramp_row": Row,
     "offramp_tensor": Tensor,
     "offramp_egress_options": EgressOptions,
     "offramp_batch": Batch,

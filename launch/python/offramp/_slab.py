@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import array
 import ctypes
 import gc
 import importlib
 import math
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
 from offramp._dtypes import DType, array_type, bfloat16_of_numpy, dtype_of_codes
 from offramp._errors import TurnOver
 from offramp._memory import Mapping as _Mapping
 from offramp._memory import Mappings
+from offramp._order import ROW_MAJOR, strides_of
 
 if TYPE_CHECKING:
     import numpy
@@ -35,12 +37,25 @@ class Sample(NamedTuple):
 class TensorInfo(NamedTuple):
     """
     Description of one tensor of a slab: `shape[0]` counts its samples, including empty rows; strides are in elements.
+    Where samples differ, the shape has None. Such samples are row-major, and `strides` is empty.
     """
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     strides: tuple[int, ...]
+
+    @property
+    def _varies(self) -> bool:
+        return None in self.shape
+
+
+class _Row(NamedTuple):
+    """A sample of a tensor whose samples differ: its place in the span of all."""
+
+    shape: tuple[int, ...]
+    begin: int  # in elements
+    end: int
 
 
 class _Bytes:
@@ -48,20 +63,37 @@ class _Bytes:
     The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping alive.
     """
 
-    def __init__(self, mapping: _Mapping | None, address: int, info: TensorInfo):
+    def __init__(
+        self, mapping: _Mapping | None, address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int]
+    ):
         self._mapping = mapping
-        size = info.dtype.bits // 8
+        size = dtype.bits // 8
         self.__array_interface__ = {
             "version": 3,
             "data": (address, True),
-            "typestr": array_type(info.dtype),
-            "shape": info.shape,
-            "strides": tuple(stride * size for stride in info.strides),
+            "typestr": array_type(dtype),
+            "shape": tuple(shape),
+            "strides": tuple(stride * size for stride in strides),
         }
 
 
-def _size_of(info: TensorInfo) -> int:
-    return math.prod(info.shape) * info.dtype.bits // 8
+def _rows_of(tensor: _abi.Tensor) -> tuple[int, int, list[_Row]]:
+    """
+    The samples of a tensor whose samples differ: the address of the lowest, the number of elements to the end of the
+    highest, and each one's place. Reads thousands of them quickly.
+    """
+    count, dims, element = tensor.shape[0], tensor.dims - 1, tensor.dtype.bits // 8
+    fields, extents = array.array("Q"), array.array("q")
+    fields.frombytes(ctypes.string_at(tensor.rows, count * ctypes.sizeof(_abi.Row)))
+    addresses, sizes, shapes = (fields[field::3] for field in range(3))
+    extents.frombytes(b"".join(ctypes.string_at(shape, 8 * dims) for shape in shapes))
+    lowest = min((address for address, size in zip(addresses, sizes) if size), default=0)
+    highest = max((address + size for address, size in zip(addresses, sizes) if size), default=0)
+    rows = []
+    for address, size, shape in zip(addresses, sizes, zip(*[iter(extents)] * dims)):
+        begin = (address - lowest) // element if size else 0
+        rows.append(_Row(shape, begin, begin + size // element))
+    return lowest, (highest - lowest) // element, rows
 
 
 class Slab:
@@ -70,7 +102,8 @@ class Slab:
 
     `slab["logits"]` is a read-only NumPy array over the shared memory, without a copy. Copy data that you keep.
     `slab.torch("logits")` is the same data as a torch.Tensor. `for sample, values in slab:` yields each sample with its
-    row. If the slab has several tensors, `values` maps names to rows. Empty rows are skipped.
+    row. If the slab has several tensors, `values` maps names to rows. Empty rows are skipped. If samples differ in
+    shape, `slab["logits"]` and `slab.torch("logits")` are tuples of one array per row.
 
     Borrows: the slab's memory. Thread: any, one at a time. Errors: TurnOver for every use after the turn.
     """
@@ -83,7 +116,7 @@ class Slab:
         self._over = False
         self._infos: tuple[TensorInfo, ...] | None = None
         self._samples: tuple[Sample, ...] | None = None
-        self._arrays: dict[str, numpy.ndarray] = {}
+        self._arrays: dict[str, Any] = {}
         self._tensors_of_torch: dict[str, Any] = {}
         self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
         self.name = given.name.decode(errors="replace")  # Egress(name=)
@@ -120,11 +153,11 @@ class Slab:
         """The number of samples, without empty rows."""
         return len(self.samples)
 
-    def __getitem__(self, name: str) -> numpy.ndarray:
+    def __getitem__(self, name: str) -> numpy.ndarray | Any:
         """
-        Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too.
-        Errors: KeyError for an unknown name; TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError
-        without NumPy.
+        Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too. If
+        samples differ in shape: a tuple of one array per row, also of empty rows. Errors: KeyError for an unknown name;
+        TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
         """
         self._require_turn()
         if name not in self._arrays:
@@ -134,9 +167,9 @@ class Slab:
     def torch(self, name: str) -> Any:
         """
         Returns a tensor as a torch.Tensor on the CPU over the shared memory, without a copy. Supports bfloat16 and does
-        not need NumPy. Do not write to it: PyTorch has no read-only tensors, and a write ends the process with SIGSEGV.
-        Clone data that you change or keep. Errors: KeyError for an unknown name; TypeError if this PyTorch lacks the
-        type; ModuleNotFoundError without PyTorch.
+        not need NumPy. If samples differ in shape: a tuple of one tensor per row. Do not write to it: PyTorch has no
+        read-only tensors, and a write ends the process with SIGSEGV. Clone data that you change or keep. Errors:
+        KeyError for an unknown name; TypeError if this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
         """
         self._require_turn()
         if name not in self._tensors_of_torch:
@@ -176,11 +209,12 @@ class Slab:
         return _abi.Tensor.from_address(self._given.tensors + index * self._given.tensor_size)
 
     def _info_of(self, tensor: _abi.Tensor) -> TensorInfo:
+        shape = tuple(None if extent == _abi.VARIABLE else extent for extent in tensor.shape[: tensor.dims])
         return TensorInfo(
             tensor.name.decode(errors="replace"),
             dtype_of_codes(tensor.dtype.code, tensor.dtype.bits),
-            tuple(tensor.shape[: tensor.dims]),
-            tuple(tensor.strides[: tensor.dims]),
+            shape,
+            () if None in shape else tuple(tensor.strides[: tensor.dims]),
         )
 
     def _index_of(self, name: str) -> int:
@@ -189,20 +223,25 @@ class Slab:
             raise KeyError(f"the slab has no tensor '{name}'. It has {', '.join(names)}")
         return names.index(name)
 
-    def _view_of(self, index: int) -> numpy.ndarray:
+    def _view_of(self, index: int) -> Any:
+        info, tensor = self.tensors[index], self._tensor(index)
+        if not info._varies:
+            return self._array_over(info, tensor.data, tensor.shape[: tensor.dims], info.strides)
+        address, elements, rows = _rows_of(tensor)
+        every = self._array_over(info, address, (elements,), (1,))
+        return tuple(every[row.begin : row.end].reshape(row.shape) for row in rows)
+
+    def _array_over(self, info: TensorInfo, address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
         import numpy
 
-        info = self.tensors[index]
         wider = bfloat16_of_numpy() if info.dtype.name == "bfloat16" else None
-        size = _size_of(info)
+        size = math.prod(shape) * info.dtype.bits // 8
         if size == 0:
-            array = numpy.empty(info.shape, array_type(info.dtype))
+            array = numpy.empty(shape, array_type(info.dtype))
             array.flags.writeable = False
         else:
-            mappings = self._mappings
-            if mappings is None:  # another thread has ended the turn
-                raise TurnOver(_OVER)
-            data = _Bytes(*mappings.find(self._tensor(index).data, size), info=info)
+            mapping, address = self._find(address, size)
+            data = _Bytes(mapping, address, info.dtype, shape, strides)
             array = numpy.asarray(data)
             self._views.append((info.name, weakref.ref(data)))
         return array if wider is None else array.view(wider)
@@ -210,22 +249,36 @@ class Slab:
     def _torch_view_of(self, index: int) -> Any:
         torch: Any = importlib.import_module("torch")  # type checkers may lack it
 
-        info = self.tensors[index]
+        info, tensor = self.tensors[index], self._tensor(index)
         dtype = getattr(torch, info.dtype.name, None)
         if dtype is None:
             raise TypeError(
                 f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer PyTorch"
             )
-        size = _size_of(info)
-        if size == 0:
-            return torch.empty(info.shape, dtype=dtype)
-        if (mappings := self._mappings) is None:
-            raise TurnOver(_OVER)
-        mapping, address = mappings.find(self._tensor(index).data, size)
+        if not info._varies:
+            shape = tuple(tensor.shape[: tensor.dims])
+            every = self._tensor_over(torch, info, dtype, tensor.data, math.prod(shape))
+            return every.as_strided(shape, info.strides)
+        address, elements, rows = _rows_of(tensor)
+        every = self._tensor_over(torch, info, dtype, address, elements)
+        strides = {inner: strides_of((1, *inner), ROW_MAJOR) for inner in {row.shape[1:] for row in rows}}
+        # slices cost twice as much
+        return tuple(every.as_strided(row.shape, strides[row.shape[1:]], row.begin) for row in rows)
+
+    def _tensor_over(self, torch: Any, info: TensorInfo, dtype: Any, address: int, elements: int) -> Any:
+        if elements == 0:
+            return torch.empty(0, dtype=dtype)
+        size = elements * info.dtype.bits // 8
+        mapping, address = self._find(address, size)
         data: Any = (ctypes.c_char * size).from_address(address)
         data.mapping = mapping  # keeps the mapping while a tensor uses it
         self._views.append((info.name, weakref.ref(data)))
-        return torch.frombuffer(data, dtype=dtype).as_strided(info.shape, info.strides)
+        return torch.frombuffer(data, dtype=dtype)
+
+    def _find(self, address: int, size: int) -> tuple[_Mapping | None, int]:
+        if (mappings := self._mappings) is None:  # another thread has ended the turn
+            raise TurnOver(_OVER)
+        return mappings.find(address, size)
 
     def _end(self) -> None:
         """Ends the turn. Called once."""
