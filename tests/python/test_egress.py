@@ -622,30 +622,19 @@ class Batches(Egresses):
                 egress.submit({"spectrum": numpy.zeros(second, "float32")})
             self.assertEqual(1, egress.stats().batches_submitted)
             self.assertIn(
-                f"'spectrum' has the shape {second}; the run was opened for {first}. For samples of several sizes pad each to the largest",
+                f"'spectrum' has the shape {second}; the run was opened for {first}. If samples differ, open it with tensors=",
                 str(refused.exception),
             )
-            tensors, cut = re.search(
-                r"Egress\(tensors=(\{.*\})\)\. Cut in the function: (.*)$", str(refused.exception)
-            ).groups()
-            declared = eval(tensors)
-            padded = offramp.Egress(f"{self.run_dir}{number}-padded", declared, "cpu", when_full="drop")
-            self.addCleanup(padded.close)
+            [tensors] = re.findall(r"tensors=(\{.*\}), and submit lists of tensors$", str(refused.exception))
+            varying = offramp.Egress(f"{self.run_dir}{number}-varying", eval(tensors), "cpu", when_full="drop")
+            self.addCleanup(varying.close)
             for shape in (first, second):
-                whole = numpy.zeros((shape[0], *declared["spectrum"][1][1:]), "float32")
-                differ = [
-                    extent
-                    for extent, other in zip(shape[1:], (second if shape == first else first)[1:])
-                    if extent != other
-                ]
-                length = numpy.full((shape[0], *declared["length"][1][1:]), differ if len(differ) > 1 else differ[0])
-                padded.submit({"spectrum": whole, "length": length})
-                self.assertEqual(shape[1:], eval(cut, {"values": {"spectrum": whole[0], "length": length[0]}}).shape)
+                varying.submit({"spectrum": list(numpy.zeros(shape, "float32"))})
+                varying.submit({"spectrum": numpy.zeros(shape, "float32")})
+            self.assertEqual(4, varying.stats().batches_submitted)
         with self.assertRaisesRegex(offramp.BadArgument, "Reshape it to 2 dimensions"):
             egress.submit({"spectrum": numpy.zeros((1, 4, 1), "float32")})
-        with self.assertRaisesRegex(
-            offramp.BadArgument, "If samples differ in size, give the largest size, pad each sample to it"
-        ):
+        with self.assertRaisesRegex(offramp.BadArgument, "Give 1 or more, or None where samples differ"):
             offramp.Egress(self.run_dir, {"spectrum": ("float32", (4, -1))}, "cpu")
 
     def test_a_drained_egress_is_closed_without_a_warning(self):
@@ -779,6 +768,11 @@ class Options(Egresses):
             ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
             ({"tensors": {"output": ("float32", ())}}, "0 dimensions"),
             ({"tensors": {"output": ("float32", (4, 0))}}, "is 0"),
+            ({"tensors": {"output": ("float32", (None, 6))}}, r"None in dimension 0.*\('float32', \(64, 6\)\)"),
+            ({"slab_bytes": "1 GB"}, "slab_bytes is '1 GB'. Give a number with KiB, MiB or GiB"),
+            ({"slab_bytes": "256"}, "slab_bytes is '256'"),
+            ({"slab_bytes": -1}, "slab_bytes is -1"),
+            ({"slab_bytes": f"{1 << 40} GiB"}, "Give text such as"),
         ):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
@@ -793,6 +787,7 @@ class Options(Egresses):
                 {"tensors": [("output", "float32", (4, 6))]},
                 "tensors is of type list. Give a mapping, such as {'output'",
             ),
+            ({"slab_bytes": 1.5}, "slab_bytes is 1.5. Give a whole number: bytes, or text such as"),
             ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"),
             ({"visibility_timeout": None}, "visibility_timeout is None"),
             ({"resume": "no"}, "resume is 'no'. Give True or False"),

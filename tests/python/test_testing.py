@@ -2,6 +2,7 @@
 
 import importlib.util
 import io
+import json
 import os
 import pathlib
 import struct
@@ -79,6 +80,41 @@ class Testing(World):
                 read = numpy.load(io.BytesIO(files[f"{key}.{name}.npy"]))
                 self.assertEqual((tensor.dtype, tensor.shape[1:]), (read.dtype, read.shape))
                 numpy.testing.assert_array_equal(tensor[row], read)
+
+    def test_samples_of_different_shapes_come_back(self):
+        import numpy
+        from offramp.testing import process, save_slab
+
+        values = numpy.arange(60, dtype="float32").reshape(12, 5)
+        expected = {
+            "list": [values[:3], values[:0, :2], values[3:7, ::2]],
+            "packed": [values[:5], values[5:5], values[5:]],
+            "dense": numpy.arange(6, dtype="int16").reshape(3, 2),
+            "deep": [numpy.full((size, 2, size), size, "int8") for size in (1, 0, 3)],
+        }
+        tensors = {**expected, "packed": offramp.packed(values, [5, 0, 7])}
+        save_slab(self.slab, tensors, ["a", "b/c", "d"])
+        post = self.written("""
+            import io, numpy
+            def save(slab):
+                for sample, values in slab:
+                    for name, array in values.items():
+                        file = io.BytesIO()
+                        numpy.save(file, array)
+                        yield sample, f".{name}.npy", file.getvalue()
+        """)
+        for processor in ("npy", f"{post}:save"):
+            files = process(self.slab, processor, self.folder / processor.rpartition(":")[2])
+            self.assertEqual({f"{key}.{name}.npy" for key in ("a", "b/c", "d") for name in tensors}, set(files))
+            for row, key in enumerate(("a", "b/c", "d")):
+                for name, arrays in expected.items():
+                    read = numpy.load(io.BytesIO(files[f"{key}.{name}.npy"]))
+                    self.assertEqual((arrays[row].dtype, arrays[row].shape), (read.dtype, read.shape))
+                    numpy.testing.assert_array_equal(arrays[row], read)
+        data = self.slab.read_bytes()
+        header = json.loads(data[8 : 8 + struct.unpack_from("<Q", data)[0]])
+        self.assertEqual(2, json.loads(header["__metadata__"]["offramp"])["format"])
+        self.assertEqual([[27], [12, 5], [3, 2], [20]], [header[name]["shape"] for name in tensors])
 
     def test_each_type_that_a_function_yields_is_read_back_as_numbers(self):
         import numpy
@@ -233,7 +269,8 @@ class Testing(World):
             ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
             ({"x": ones}, "ab", "keys is a single str"),
             ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"),
-            ({"x": [1, 2]}, None, "Submit a NumPy array"),
+            ({"x": [1, 2]}, None, r"'x\[0\]' is of type builtins.int. Submit a NumPy array"),
+            ({"x": ones, "y": [ones]}, None, "'y' has 1 samples"),
         ):
             with self.assertRaisesRegex((offramp.BadArgument, TypeError), words):
                 save_slab(self.slab, tensors, keys)

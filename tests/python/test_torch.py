@@ -425,7 +425,8 @@ class OnTheCpu(Egresses):
         with offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu") as egress:
             for tensor, kind, text in (
                 (good.to_sparse(), TypeError, "Submit tensor.to_dense()"),
-                (torch.nested.nested_tensor([good, good[:2]], layout=torch.jagged), TypeError, "sparse or nested"),
+                (torch.nested.nested_tensor([good, good[:2]]), TypeError, "Submit list(tensor.unbind())"),
+                (torch.nested.nested_tensor([good, good[:2]], layout=torch.jagged), TypeError, "is a nested tensor"),
                 (freed, offramp.BadArgument, "the memory of 'output' was freed or made smaller: it has 0 bytes"),
                 (torch.quantize_per_tensor(good, 0.1, 0, torch.quint8), TypeError, "Submit tensor.dequantize()"),
                 (good.to(torch.complex64), TypeError, "complex64"),

@@ -39,6 +39,7 @@ from offramp._errors import (
     WrongProcess,
 )
 from offramp._library import library_version
+from offramp._samples import packed
 from offramp._slab import Sample, Slab, TensorInfo
 from offramp._version import __version__
 
@@ -80,4 +81,5 @@ __all__ = [
     "WrongProcess",
     "__version__",
     "library_version",
+    "packed",
 ]

@@ -4,14 +4,16 @@ Submitted arrays: PyTorch tensors, NumPy arrays and objects with an exchange int
 
 from __future__ import annotations
 
+import array as arrays
 import contextlib
+import math
 import sys
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
 from offramp._errors import BadArgument
 from offramp._exchange import Exchanged, of_cuda_interface, of_dlpack
-from offramp._order import ROW_MAJOR, Layout, Order, order_of, outermost_first
+from offramp._order import ROW_MAJOR, Layout, Order, Shape, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
 
@@ -19,17 +21,34 @@ ONLY = "output"  # the name of a tensor submitted without a name
 _known: dict[Any, DType] = {}  # by other packages' dtypes
 
 
+class Samples(NamedTuple):
+    """What differs between a tensor's samples, which are row-major."""
+
+    extents: arrays.array[int]  # of each sample, those of the tensor's dimensions that are None
+    addresses: arrays.array[int] | None = None  # of each sample; None: one follows another
+    memories: Sequence[Memory] = ()  # of samples with their own address
+    writers: Sequence[Outputs] = ()  # of these, one for each stream
+
+
 class Outputs(NamedTuple):
-    """One tensor in the library's form: dense samples in one order, the first at `address` on `device`."""
+    """
+    One tensor in the library's form: dense samples in one order, the first at `address` on `device`. With `samples`:
+    samples of different shapes.
+    """
 
     owner: Any  # keeps the memory alive
     address: int
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Shape  # None: samples differ in this dimension
     device: str  # "cpu", "cuda:0"
     order: Order = ROW_MAJOR
     stream: int | None = None  # writes the tensor; default: PyTorch's current stream
     memory: Memory | None = None  # detects changes
+    samples: Samples | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0] or 0
 
 
 def named_tensors(outputs: object) -> Mapping[str, object]:
@@ -64,18 +83,6 @@ def _flatten(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
         yield from _flatten(f"{prefix}.{name}" if prefix else str(name), each)
 
 
-def is_empty_batch(named: Mapping[str, object]) -> bool:
-    """Whether all tensors have no samples."""
-    return all(map(_has_no_samples, named.values()))
-
-
-def _has_no_samples(tensor: Any) -> bool:
-    if getattr(tensor, "is_nested", False):  # PyTorch: it has no shape
-        return False
-    shape = getattr(tensor, "shape", None)
-    return isinstance(shape, tuple) and shape[:1] == (0,)
-
-
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
     Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with
@@ -87,17 +94,17 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(given, numpy.ndarray):
         return _of_numpy(name, given, copy, layout)
-    if (interface := _attribute(given, "__cuda_array_interface__")) is not None:
+    if (interface := attribute(given, "__cuda_array_interface__")) is not None:
         return _of_exchanged(name, given, of_cuda_interface(name, given, interface), copy, layout, stream)
-    if callable(_attribute(given, "__dlpack__")) and callable(_attribute(given, "__dlpack_device__")):
+    if callable(attribute(given, "__dlpack__")) and callable(attribute(given, "__dlpack_device__")):
         return _of_exchanged(name, given, of_dlpack(name, given), copy, layout, stream)
     return _of_numpy(name, _through_numpy(name, given), copy, layout)
 
 
-def _attribute(given: object, attribute: str) -> Any:
+def attribute(given: object, name: str) -> Any:
     """The attribute, or None. Some packages raise an exception when the attribute is read."""
     try:
-        return getattr(given, attribute, None)
+        return getattr(given, name, None)
     except Exception:
         return None
 
@@ -111,7 +118,7 @@ def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outpu
             raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
     shape = tuple(array.shape)
-    _require_rows(name, shape)
+    _require_rows(name, shape, layout)
     actual = ROW_MAJOR if array.flags.c_contiguous else _order_of_bytes(shape, array.strides, array.itemsize)
     order = _order_for(layout, shape, actual)
     if copy or actual != order:
@@ -142,7 +149,7 @@ def _through_numpy(name: str, given: Any) -> Any:
     try:
         if numpy is not None:
             return numpy.asarray(
-                given if isinstance(_attribute(given, "__array_interface__"), dict) else memoryview(given)
+                given if isinstance(attribute(given, "__array_interface__"), dict) else memoryview(given)
             )
     except (TypeError, ValueError, BufferError):
         pass
@@ -166,7 +173,7 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
     if tensor.device.type not in ("cpu", "cuda"):
         raise BadArgument(f"'{name}' is on the device '{tensor.device}'. Submit tensor.cpu(), or one on a CUDA device")
     shape = tuple(tensor.shape)
-    _require_rows(name, shape)
+    _require_rows(name, shape, layout)
     if tensor.requires_grad:
         tensor = tensor.detach()
     actual = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
@@ -177,7 +184,9 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
         # PyTorch's allocator knows only the stream that created the tensor; here another one may read it.
         return Outputs(made if stream is None else (made, tensor), made.data_ptr(), dtype, shape, device, order)
     address = tensor.data_ptr()
-    return Outputs(tensor, address, dtype, shape, device, order, memory=Memory(name, tensor, address, dtype.bits // 8))
+    # an empty one has nothing to change
+    memory = None if 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
+    return Outputs(tensor, address, dtype, shape, device, order, memory=memory)
 
 
 def _copied(tensor: Any, order: Order, stream: object) -> Any:
@@ -190,8 +199,11 @@ def _copied(tensor: Any, order: Order, stream: object) -> Any:
 def _of_exchanged(
     name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object
 ) -> Outputs:
-    _require_rows(name, array.shape)
-    actual = ROW_MAJOR if array.strides is None else order_of(array.shape, array.strides) if array.strides else None
+    _require_rows(name, array.shape, layout)
+    if array.strides is None or 0 in array.shape:
+        actual: Order | None = ROW_MAJOR
+    else:
+        actual = order_of(array.shape, array.strides) if array.strides else None
     order = _order_for(layout, array.shape, actual)
     if not copy and actual == order:
         return Outputs(array.owner, array.address, array.dtype, array.shape, array.device, order, array.stream)
@@ -204,6 +216,26 @@ def _of_exchanged(
         made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
         return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
     return _copied_on_the_device(name, given, array, order, stream)
+
+
+def concatenated(each: Sequence[Outputs]) -> Outputs | None:
+    """
+    A copy of row-major arrays of one type and device, one after another, on PyTorch's current stream. None if the
+    caller must copy each: on a device without PyTorch.
+    """
+    first, numpy = each[0], _numpy()
+    if all(is_torch(array.owner) for array in each):
+        made = torch_of_the_caller().cat([array.owner.reshape(-1) for array in each])
+        return first._replace(owner=made, address=made.data_ptr(), memory=None)
+    if first.device != "cpu" or numpy is None:
+        return None
+    flat = [
+        Exchanged(array.owner, array.address, array.dtype, (elements,), None, "cpu", 0)
+        for array in each
+        if (elements := math.prod(extent or 0 for extent in array.shape))
+    ]
+    made = numpy.concatenate([_Interface(array) for array in flat]) if flat else numpy.empty(0, "uint8")
+    return first._replace(owner=made, address=made.__array_interface__["data"][0], memory=None)
 
 
 class _Interface:
@@ -230,7 +262,7 @@ def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order,
         with on_stream(on, device):
             tensor = (
                 torch.from_dlpack(given)
-                if callable(_attribute(given, "__dlpack__"))
+                if callable(attribute(given, "__dlpack__"))
                 else torch.as_tensor(given, device=device)
             )
             made = _copied(tensor, order, None)
@@ -253,7 +285,7 @@ def _copied_by_cupy(cupy: Any, given: Any, array: Exchanged, order: Order, strea
         contextlib.nullcontext() if stream is None else cupy.cuda.ExternalStream(stream, device),
     ):
         array_of_cupy = (
-            cupy.from_dlpack(given) if _attribute(given, "__cuda_array_interface__") is None else cupy.asarray(given)
+            cupy.from_dlpack(given) if attribute(given, "__cuda_array_interface__") is None else cupy.asarray(given)
         )
         transposed = (
             array_of_cupy if order == ROW_MAJOR else array_of_cupy.transpose(outermost_first(order, array_of_cupy.ndim))
@@ -271,12 +303,16 @@ def _dtype(name: str, given: Any) -> DType:
     return dtype
 
 
-def _require_rows(name: str, shape: tuple[int, ...]) -> None:
+def _require_rows(name: str, shape: tuple[int, ...], layout: Layout | None) -> None:
+    """With a layout whose samples differ, each may be empty; if it has no dimension 0, `shape` is of one sample."""
     if len(shape) == 0:
         raise BadArgument(
-            f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
+            f"'{name}' has no dimensions. Give each sample at least one: sample.reshape(1)"
+            if layout is not None and layout.shape[0] is None
+            else f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
         )
-    if 0 in shape:
+    never_empty = shape if layout is None or not layout.varies else () if layout.shape[0] is None else shape[:1]
+    if 0 in never_empty:
         raise BadArgument(f"'{name}' of shape {shape} is empty. Give every dimension at least 1 element")
 
 
@@ -290,7 +326,8 @@ def stream_of(given: object, outputs: list[Outputs]) -> int | None:
         return None
     if handle is not None:
         return handle or None
-    streams = {current_stream(each.owner.device) if each.stream is None else each.stream for each in outputs}
+    writers = [writer for each in outputs for writer in (each.samples.writers if each.samples else None) or (each,)]
+    streams = {current_stream(each.owner.device) if each.stream is None else each.stream for each in writers}
     if len(streams) > 1:
         raise BadArgument(
             f"the tensors of one batch are written on several streams: {', '.join(map(hex, sorted(streams)))}. Let one of them wait for the others, and "

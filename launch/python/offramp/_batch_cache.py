@@ -1,6 +1,6 @@
 """
-Validation results of the previous batch. Loops submit tensors of the same kind repeatedly, and full validation takes
-longer than the rest of submit().
+Validation results of the previous batch, if its samples have one shape. Loops submit tensors of the same kind
+repeatedly, and full validation takes longer than the rest of submit().
 """
 
 from __future__ import annotations
@@ -9,29 +9,18 @@ import sys
 from typing import Any, Sequence, Union
 
 from offramp._arrays import Outputs
-from offramp._torch import Memory
+from offramp._torch import Kind, Memory
 
 
 class _TorchEntry:
-    __slots__ = ("_kind", "_layout", "_dtype", "_device", "_shape", "_strides", "_fields", "_element_bytes")
+    __slots__ = ("_kind", "_shape", "_strides", "_fields", "_element_bytes")
 
     def __init__(self, tensor: Any, outputs: Outputs):
-        self._kind, self._layout, self._dtype, self._device = type(tensor), tensor.layout, tensor.dtype, tensor.device
-        self._shape, self._strides = tensor.shape, tensor.stride()
+        self._kind, self._shape, self._strides = Kind(tensor), tensor.shape, tensor.stride()
         self._fields, self._element_bytes = outputs[2:7], outputs.dtype.bits // 8
 
     def outputs_of(self, name: str, tensor: Any) -> Outputs | None:
-        if (
-            type(tensor) is not self._kind
-            or tensor.layout is not self._layout
-            or tensor.is_nested
-            or tensor.dtype is not self._dtype
-            or tensor.shape != self._shape
-            or tensor.stride() != self._strides
-            or tensor.device != self._device
-            or tensor.requires_grad
-            or tensor.is_neg()
-        ):
+        if not self._kind.matches(tensor) or tensor.shape != self._shape or tensor.stride() != self._strides:
             return None
         address = tensor.data_ptr()
         return Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
@@ -63,9 +52,14 @@ def _ndarray() -> Any:
 
 
 def batch_cache_of(tensors: Sequence[object], outputs: Sequence[Outputs]) -> BatchCache | None:
-    """The cache of a validated batch. None if a tensor was copied, or came through DLPack or an interface."""
+    """
+    The cache of a validated batch. None if a tensor was copied, came through DLPack or an interface, or has samples of
+    different shapes.
+    """
     entries: list[_TorchEntry | _NumpyEntry] = []
     for tensor, each in zip(tensors, outputs):
+        if each.samples is not None:
+            return None
         if each.owner is tensor and each.memory is not None:
             entries.append(_TorchEntry(tensor, each))
         elif each.owner is tensor and type(tensor) is _ndarray():

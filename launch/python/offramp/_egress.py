@@ -15,7 +15,7 @@ from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, 
 
 from offramp import _abi, _validate
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
-from offramp._arrays import Outputs, is_empty_batch, named_tensors, outputs_of, stream_of
+from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
@@ -32,8 +32,9 @@ from offramp._options import (
     new_run_dir,
     require_complete,
 )
-from offramp._order import Layout
+from offramp._order import Layout, Shape
 from offramp._run import Stats, Run, Watch
+from offramp._samples import declaration, is_empty_batch, samples_of, shapes_of, slab_bytes_for, widened
 
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
@@ -64,13 +65,15 @@ class Egress:
     `repeated_keys`: "refuse", or "allow" if one key may name several samples. See submit().
 
     `tensors`: types and shapes of a batch, such as {"logits": ("float32", (64, 21, 512, 512))}, where shape[0] is the
-    usual batch size. Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the
-    first batch. With both, the run opens immediately. Otherwise it opens with the first batch. Consumers wait 10 s for
-    a run by default.
+    usual batch size. None in a later dimension: samples differ there, as in {"hidden": ("bfloat16", (64, None, 4096))}.
+    Default: those of the first batch. `device`: "cpu", "cuda" or "cuda:1". Default: that of the first batch. With both,
+    the run opens immediately. Otherwise it opens with the first batch. Consumers wait 10 s for a run by default.
 
     `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the
-    buffers in shared memory. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed
-    deliveries before a slab becomes a dead letter.
+    buffers in shared memory. `slab_bytes`: their size if samples differ in shape, as a number or as "256MiB"; each
+    sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64 MiB with
+    `tensors`. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab
+    becomes a dead letter.
     `max_delay`: seconds that a small batch waits to share a slab with others. `visibility_timeout`: seconds without
     progress before a slab is also delivered to another consumer. `kill_stalled`: kill consumers without progress and
     count a failure against their slab. A consumer in the Egress's own process is never killed. Zero and empty values
@@ -92,7 +95,7 @@ class Egress:
     def __init__(
         self,
         run_dir: str | os.PathLike[str] | None = None,
-        tensors: Mapping[str, tuple[object, Sequence[int]]] | None = None,
+        tensors: Mapping[str, tuple[object, Sequence[int | None]]] | None = None,
         device: str | None = None,
         *,
         output: str | os.PathLike[str] | None = None,
@@ -106,6 +109,7 @@ class Egress:
         run_id: str = "",
         slabs: int = 0,
         samples_per_slab: int = 0,
+        slab_bytes: int | str = 0,
         max_key_bytes: int = 0,
         max_consumers: int = 0,
         when_full: str = "wait",
@@ -215,6 +219,10 @@ class Egress:
         Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph or uses
         torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
 
+        Samples may differ in shape if the first batch or `tensors` says so. Submit a list of one tensor per sample, or
+        offramp.packed(): {"hidden": [h0, h1]}. A list in the first batch means that all dimensions vary. Samples of a
+        tensor have one type and number of dimensions. They are row-major; extents may be 0. `copy=True` packs a list.
+
         Samples keep the memory layout of the first batch, including channels-last, and consumers see its strides. If
         `tensors` was given, the layout is row-major. Tensors with another layout or with gaps are copied first, on the
         stream that writes them. Gradients are dropped.
@@ -278,7 +286,7 @@ class Egress:
             if self._run is not None:
                 self._run.require_unchanged()
             given, cache = self._outputs_of(named, copy, stream)
-            rows = given[0].shape[0]
+            rows = given[0].rows
             keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
             given_items = _items(items, rows)
@@ -292,11 +300,12 @@ class Egress:
             counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
-                run = self._open_run(
-                    self._layout
-                    or [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)],
-                    self._device or given[0].device,
-                )
+                layout, slab_bytes = self._layout, 0
+                if layout is None:
+                    layout = [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)]
+                    if any(each.varies for each in layout):
+                        slab_bytes = slab_bytes_for(given)
+                run = self._open_run(layout, self._device or given[0].device, slab_bytes)
             if self._consumers is not None:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
@@ -307,7 +316,7 @@ class Egress:
             if self._checkpoint is not None and submission.is_recorded:
                 self._checkpoint.submitted(submission.first, rows, key_text)
             run.submit(
-                [each.address for each in given],
+                given,
                 rows,
                 key_text,
                 counted,
@@ -494,7 +503,7 @@ class Egress:
                 DEAD_LETTERS,
             )
 
-    def _open_run(self, layout: list[Layout], device: str) -> Run:
+    def _open_run(self, layout: list[Layout], device: str, slab_bytes: int = 0) -> Run:
         """May be called again after an exception: it continues with the same layout and device."""
         checkpoint, consumers = self._checkpoint, self._consumers
         run = self._opening
@@ -506,7 +515,7 @@ class Egress:
             if consumers is not None:
                 consumers.require_alive()
             run = Run(
-                self._options,
+                {**self._options, "slab_bytes": self._options["slab_bytes"] or slab_bytes},
                 layout,
                 device,
                 checkpoint,
@@ -545,7 +554,7 @@ class Egress:
             return given, self._cache
         layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
         given = [
-            outputs_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
+            samples_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
         ]
         _require_one_batch(names, given)
         self._require_fit(given)
@@ -567,18 +576,21 @@ class Egress:
 
 
 def _of_another_shape(layout: Layout, each: Outputs) -> str:
-    """The message for a batch whose sample shape differs from the run's: it explains padding."""
-    wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
-    if len(each.shape) != len(layout.shape):
-        return f"{wrong}. Reshape it to {len(layout.shape)} dimensions, or open another run for it"
-    rows, largest = layout.shape[0], [max(extents) for extents in zip(layout.shape[1:], each.shape[1:])]
-    differ = [dim for dim, (one, other) in enumerate(zip(layout.shape[1:], each.shape[1:])) if one != other]
-    length = ["values['length']"] if len(differ) == 1 else [f"values['length'][{at}]" for at in range(len(differ))]
-    cut = ", ".join(f":int({length[differ.index(dim)]})" if dim in differ else ":" for dim in range(len(largest)))
+    """The message for a batch whose samples have another shape than the run's."""
+    dims = len(layout.shape)
+    if each.samples is None:
+        wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
+        if len(each.shape) != dims:
+            return f"{wrong}. Reshape it to {dims} dimensions, or open another run for it"
+        wider = widened(layout.shape, [each.shape])
+        return f"{wrong}. If samples differ, open it with {declaration(layout, wider)}, and submit lists of tensors"
+    shapes: list[Shape] = [(0, *shape) for shape in shapes_of(each)]
+    wider = widened(layout.shape, shapes) if len(each.shape) == dims else layout.shape
+    if None not in wider:
+        wider = (layout.shape[0], *each.shape[1:])
     return (
-        f"{wrong}. For samples of several sizes pad each to the largest, and submit a tensor of their lengths beside it: Egress(tensors={{'{layout.name}': "
-        f"('{layout.dtype}', {(rows, *largest)}), 'length': ('int64', {(rows,) if len(differ) == 1 else (rows, len(differ))})}}). Cut in the function: "
-        f"values['{layout.name}'][{cut}]"
+        f"'{layout.name}' has samples of their own shapes; the run was opened for one shape, {layout.shape}. Open it with "
+        f"{declaration(layout, wider)}"
     )
 
 
@@ -612,9 +624,9 @@ def _is_called_by(code: CodeType, egress: Egress) -> bool:
 
 def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
     for name, each in zip(names, given):
-        if each.shape[0] != given[0].shape[0]:
+        if each.rows != given[0].rows:
             raise BadArgument(
-                f"'{name}' has {each.shape[0]} samples, '{names[0]}' has {given[0].shape[0]}. Submit tensors of one batch"
+                f"'{name}' has {each.rows} samples, '{names[0]}' has {given[0].rows}. Submit tensors of one batch"
             )
         if each.device != given[0].device:
             raise BadArgument(
@@ -642,7 +654,9 @@ def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
 
 def _owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
     owners: list[object] = [each.owner for each in given]
-    if memories := [each.memory for each in given if each.memory is not None]:
+    memories = [each.memory for each in given if each.memory is not None]
+    memories += [memory for each in given if each.samples is not None for memory in each.samples.memories]
+    if memories:
         owners.append(Watch(memories, keys, first))
     return owners
 

@@ -25,6 +25,7 @@ _BY_TYPE: dict[type, Callable[[str, Any], Any]] = {
     float: _validate.seconds,
     str: lambda name, value: _validate.text(name, value).encode() or None,
 }
+_BY_NAME: dict[str, Callable[[str, Any], Any]] = {"slab_bytes": _validate.byte_count}
 
 
 def library_options(signature: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def library_options(signature: Callable[..., None], given: Mapping[str, Any]) ->
     for name, parameter in inspect.signature(signature).parameters.items():
         field = f"{name}_seconds" if isinstance(parameter.default, float) else name
         if field in _FIELDS and type(parameter.default) in _BY_TYPE:
-            options[field] = _BY_TYPE[type(parameter.default)](name, given[name])
+            options[field] = _BY_NAME.get(name, _BY_TYPE[type(parameter.default)])(name, given[name])
     return options
 
 
@@ -136,10 +137,17 @@ def device_of(given: str) -> str:
 
 def layout_of(name: str, description: Any) -> Layout:
     try:
-        dtype, shape = description
-        shape = tuple(int(extent) for extent in shape)
+        dtype, given = description
+        shape = tuple(None if extent is None else int(extent) for extent in given)
     except (TypeError, ValueError):
         raise BadArgument(
             f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))"
         ) from None
+    if shape[:1] == (None,):
+        raise BadArgument(
+            f"the tensor '{name}' has None in dimension 0, which counts a batch's samples. Give the usual number: "
+            f"('{dtype_of(dtype)}', {(64, *shape[1:])})"
+        )
+    if any(extent is not None and extent < 0 for extent in shape):
+        raise BadArgument(f"the tensor '{name}' has the shape {shape}. Give 1 or more, or None where samples differ")
     return Layout(name, dtype_of(dtype), shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import NamedTuple, Optional, Sequence
 
 from offramp._dtypes import DType
 
@@ -11,17 +11,24 @@ Order = tuple[int, ...]  # the dimensions after the first, without those of exte
 ROW_MAJOR: Order = ()
 
 
+Shape = tuple[Optional[int], ...]  # None: samples differ in this dimension
+
+
 class Layout(NamedTuple):
-    """The layout of one tensor of a run: shape[0] is the usual batch size."""
+    """The layout of one tensor of a run: shape[0] is the usual batch size. Samples that differ are row-major."""
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: Shape
     order: Order = ROW_MAJOR
+
+    @property
+    def varies(self) -> bool:
+        return None in self.shape
 
     def order_for(self, shape: Sequence[int]) -> Order | None:
         """None for another shape, which the Egress refuses."""
-        return self.order if tuple(shape[1:]) == self.shape[1:] else None
+        return self.order if self.varies or tuple(shape[1:]) == self.shape[1:] else None
 
 
 def order_of(shape: Sequence[int], strides: Sequence[int]) -> Order | None:

@@ -15,6 +15,7 @@ import warnings
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
+from offramp._arrays import Outputs
 from offramp._checkpoint import Checkpoint
 from offramp._errors import BadArgument, TensorChanged, Timeout, error_of
 from offramp._library import checked, library
@@ -75,26 +76,31 @@ class Run:
         for each in layout:
             if not isinstance(each.name, str) or "\0" in each.name:
                 raise BadArgument(f"a tensor has the name {each.name!r}. Give a str without a NUL character")
+        varies = any(each.varies for each in layout)
         # Reused by each submit()
         self._error, self._released, self._addresses = (
             _abi.ErrorText(),
             ctypes.c_uint64(),
             (ctypes.c_void_p * len(layout))(),
         )
+        self._extents = (ctypes.c_void_p * len(layout))() if varies else None
+        self._sample_addresses = (ctypes.c_void_p * len(layout))() if varies else None
         self._batch = _abi.Batch(
             size=ctypes.sizeof(_abi.Batch),
             tensors=self._addresses,
             tensor_count=len(layout),
             timeout_seconds=WAIT_SECONDS,
             released=ctypes.pointer(self._released),
+            extents=self._extents,
+            addresses=self._sample_addresses,
         )
         tensors = (_abi.Tensor * len(layout))()
         for tensor, each in zip(tensors, layout):
             numbers = ctypes.c_int64 * len(each.shape)
             tensor.size, tensor.name, tensor.dims = ctypes.sizeof(tensor), each.name.encode(), len(each.shape)
-            tensor.shape = numbers(*each.shape)
+            tensor.shape = numbers(*(_abi.VARIABLE if extent is None else extent for extent in each.shape))
             if each.order != ROW_MAJOR:
-                tensor.strides = numbers(*strides_of(each.shape, each.order))
+                tensor.strides = numbers(*strides_of([extent or 0 for extent in each.shape], each.order))
             tensor.dtype = _abi.DTypeCode(each.dtype.code, each.dtype.bits, 1)
         self._given = _abi.EgressOptions(
             size=ctypes.sizeof(_abi.EgressOptions),
@@ -137,18 +143,20 @@ class Run:
 
     def submit(
         self,
-        addresses: list[ctypes.c_void_p | int | None],
+        tensors: Sequence[Outputs],
         rows: int,
         keys: bytes | None,
         items: Sequence[int] | None,
         stream: int | None,
         owners: list[object],
     ) -> None:
-        """
-        `addresses`: of the tensors, in the layout's order. Thread: one at a time, so that batches are numbered in
-        order.
-        """
-        batch, self._addresses[:] = self._batch, addresses
+        """`tensors`: in the layout's order. Thread: one at a time, so that batches are numbered in order."""
+        batch, self._addresses[:] = self._batch, [each.address for each in tensors]
+        if self._extents is not None and self._sample_addresses is not None:
+            for index, each in enumerate(tensors):
+                extents, addresses = each.samples[:2] if each.samples is not None else (None, None)
+                self._extents[index] = None if extents is None else extents.buffer_info()[0]
+                self._sample_addresses[index] = None if addresses is None else addresses.buffer_info()[0]
         batch.rows, batch.stream = rows, stream
         batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
         batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))

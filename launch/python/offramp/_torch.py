@@ -23,8 +23,10 @@ def is_torch(given: object) -> bool:
 
 def require_dense(name: str, tensor: Any) -> None:
     """Errors: TypeError, which names the call to make."""
-    if str(tensor.layout) != "torch.strided" or getattr(tensor, "is_nested", False):
-        raise TypeError(f"'{name}' is sparse or nested. Submit tensor.to_dense(), or a tensor with padded rows")
+    if getattr(tensor, "is_nested", False):
+        raise TypeError(f"'{name}' is a nested tensor. Submit list(tensor.unbind())")
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(f"'{name}' is sparse. Submit tensor.to_dense()")
     if getattr(tensor, "is_quantized", False):
         raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
     kind = type(tensor)
@@ -34,6 +36,26 @@ def require_dense(name: str, tensor: Any) -> None:
                 f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()"
             )
         _plain_tensor_types.add(kind)
+
+
+class Kind:
+    """The properties of a validated tensor, except shape and strides, that make others like it valid."""
+
+    __slots__ = ("_type", "_layout", "_dtype", "_device")
+
+    def __init__(self, tensor: Any):
+        self._type, self._layout, self._dtype, self._device = type(tensor), tensor.layout, tensor.dtype, tensor.device
+
+    def matches(self, tensor: Any) -> bool:
+        return (
+            type(tensor) is self._type
+            and tensor.layout is self._layout
+            and not tensor.is_nested
+            and tensor.dtype is self._dtype
+            and tensor.device == self._device
+            and not tensor.requires_grad
+            and not tensor.is_neg()
+        )
 
 
 def on_stream(stream: object, device: Any) -> ContextManager[object]:

@@ -23,6 +23,15 @@ def whole(name: str, value: Any, most: int, of: str) -> int:
     return number
 
 
+def byte_count(name: str, value: Any) -> int:
+    """Accepts a number, or text such as "256MiB". Errors: TypeError, BadArgument."""
+    if not isinstance(value, str):
+        return whole(name, value, (1 << 63) - 1, 'bytes, or text such as "256MiB"')
+    if not (parts := re.fullmatch(r"(\d+) ?([KMG])iB", value.strip(), re.ASCII)):
+        raise BadArgument(f'{name} is {value!r:.80}. Give a number with KiB, MiB or GiB, such as "256MiB"')
+    return whole(name, int(parts[1]) << 10 * (1 + "KMG".index(parts[2])), (1 << 63) - 1, 'text such as "256MiB"')
+
+
 def seconds(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} is {value!r:.80}. Give a number of seconds")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -19,10 +20,12 @@ import subprocess
 import sys
 from typing import Iterable, Mapping
 
-from offramp._arrays import Outputs, outputs_of
+from offramp import _abi
+from offramp._arrays import Outputs
 from offramp._errors import BadArgument, Error, Failed
 from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
+from offramp._samples import samples_of, shapes_of
 from offramp._validate import one_per_sample
 
 __all__ = ["build", "process", "save_slab"]
@@ -39,19 +42,19 @@ def save_slab(
     """
     Writes a slab in the format of dead letters and returns its path.
 
-    `tensors`: by name, each of shape (samples, ...) on the CPU, as for Egress.submit(). `keys`: one per sample; they
-    name its results. Default: "0", "1", and so on. `name`: the value of slab.name. Errors: TypeError and BadArgument
-    for unsupported arguments.
+    `tensors`: by name, on the CPU, as for Egress.submit(): arrays of shape (samples, ...), lists of one array per
+    sample, or offramp.packed(). `keys`: one per sample; they name its results. Default: "0", "1", and so on. `name`:
+    the value of slab.name. Errors: TypeError and BadArgument for unsupported arguments.
     """
-    given = {each: outputs_of(each, tensor, copy=False) for each, tensor in tensors.items()}
+    given = {each: samples_of(each, tensor, copy=False) for each, tensor in tensors.items()}
     if not given:
         raise BadArgument("the slab has no tensors. Give one or more")
-    rows = next(iter(given.values())).shape[0]
+    rows = next(iter(given.values())).rows
     keys = [str(row) for row in range(rows)] if keys is None else one_per_sample("keys", keys, EXAMPLE)
     for each, outputs in given.items():
-        if outputs.shape[0] != rows:
+        if outputs.rows != rows:
             raise BadArgument(
-                f"'{each}' has {outputs.shape[0]} samples, and the first tensor {rows}. Give tensors of one batch"
+                f"'{each}' has {outputs.rows} samples, and the first tensor {rows}. Give tensors of one batch"
             )
         if outputs.device != "cpu":
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
@@ -181,26 +184,23 @@ def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> byte
     """The format of common/dead_letters/payload_file.cpp, in Python; a C++ test reads it."""
     stored, descriptions, pieces, begin = {}, [], [], 0
     for each, outputs in tensors.items():
-        piece = ctypes.string_at(outputs.address, _elements(outputs.shape) * (outputs.dtype.bits // 8))
-        in_memory = [outputs.shape[dim] for dim in outermost_first(outputs.order, len(outputs.shape))]
+        piece, shape = _bytes_of(outputs), [extent or 0 for extent in outputs.shape]
         stored[each] = {
             "dtype": _stored_type(outputs.dtype.name, outputs.dtype.bits),
-            "shape": in_memory,
+            "shape": _stored_shape(outputs, len(piece)),
             "data_offsets": [begin, begin + len(piece)],
         }
-        descriptions.append(
-            {
-                "name": each,
-                "stored_as": each,
-                "dtype": [outputs.dtype.code, outputs.dtype.bits],
-                "shape": outputs.shape,
-                "strides": strides_of(outputs.shape, outputs.order),
-            }
-        )
+        description = {"name": each, "stored_as": each, "dtype": [outputs.dtype.code, outputs.dtype.bits]}
+        if outputs.samples is None:
+            description.update(shape=shape, strides=strides_of(shape, outputs.order))
+        else:
+            pattern = [_abi.VARIABLE if extent is None else extent for extent in outputs.shape]
+            description.update(shape=pattern, strides=[], extents=list(outputs.samples.extents))
+        descriptions.append(description)
         pieces.append(piece)
         begin += len(piece)
     slab = {
-        "format": 1,
+        "format": 1 if all(outputs.samples is None for outputs in tensors.values()) else 2,
         "epoch": 1,
         "slab": 0,
         "generation": 1,
@@ -223,8 +223,22 @@ def _stored_type(name: str, bits: int) -> str:
     return "BOOL" if name == "bool" else f"{_STORED[name.rstrip('0123456789')]}{bits}"
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    number = 1
-    for extent in shape:
-        number *= extent
-    return number
+def _bytes_of(outputs: Outputs) -> bytes:
+    size = outputs.dtype.bits // 8
+    if outputs.samples is None:
+        return ctypes.string_at(outputs.address, math.prod(extent or 0 for extent in outputs.shape) * size)
+    sizes = [math.prod(shape) * size for shape in shapes_of(outputs)]
+    if outputs.samples.addresses is None:
+        return ctypes.string_at(outputs.address, sum(sizes))
+    return b"".join(map(ctypes.string_at, outputs.samples.addresses, sizes))
+
+
+def _stored_shape(outputs: Outputs, size: int) -> list[int]:
+    """In the order of memory. Samples that differ in more than their first dimension are one list of elements."""
+    if outputs.samples is None:
+        shape = outputs.shape
+        return [shape[dim] or 0 for dim in outermost_first(outputs.order, len(shape))]
+    fixed = [extent for extent in outputs.shape[2:] if extent is not None]
+    if len(fixed) < len(outputs.shape) - 2 or outputs.shape[1] is not None:
+        fixed = []
+    return [size // (math.prod(fixed) * outputs.dtype.bits // 8), *fixed]
