@@ -24,9 +24,6 @@ void require(bool holds, const char* field, Found found, Wanted wanted) {
                             in_words(wanted));
 }
 
-// Far above any extent, and far below an overflow as a signed number.
-constexpr std::uint64_t kMostExtent = std::uint64_t{1} << 48;
-
 // The bytes of `count` records in the slab; the table must lie between the fixed header and the payload.
 template <class Record>
 std::span<const std::byte> find_table(std::span<const std::byte> header, const char* name, std::uint32_t offset,
@@ -74,7 +71,7 @@ void check_tensor(TensorView& view, const TensorRecord& record, std::span<const 
         require(extent >= 1 && row_bytes <= room / static_cast<std::size_t>(extent), "tensor shape", extent, room);
         row_bytes *= static_cast<std::size_t>(extent);
     }
-    if (view.spec.varies()) {  // check_samples() checks the rest
+    if (view.spec.varies()) {  // check_sample() checks the rest
         view.spec.strides = {};
         view.bytes = {};
         return;
@@ -98,16 +95,19 @@ std::size_t extent_words_of(const std::vector<TensorView>& tensors) {
 // The largest power of two that divides the size of an element.
 std::size_t alignment_of(DType dtype) { return dtype.bytes() & (~dtype.bytes() + 1); }
 
-// One sample of a tensor that varies. `words`: its offset and extents in the table.
-void check_sample(TensorView& tensor, std::span<const std::uint64_t> words, std::span<const std::byte> payload) {
+// One sample of a tensor that varies. `words`: its offset and extents in the table. `left`: bytes that samples may
+// still have, so that not all of them are the same bytes.
+void check_sample(TensorView& tensor, std::span<const std::uint64_t> words, std::span<const std::byte> payload,
+                  std::size_t& left) {
     const auto extents = words.subspan(1);
     for (const std::uint64_t extent : extents) {
-        require(extent <= kMostExtent, "sample extent", extent, kMostExtent);
+        require(extent <= static_cast<std::uint64_t>(kMostExtent), "sample extent", extent, kMostExtent);
         tensor.extents.push_back(static_cast<std::int64_t>(extent));
     }
     const auto own = std::span(tensor.extents).last(extents.size());
-    const auto bytes = tensor.spec.sample_bytes(own, payload.size());
-    require(bytes.has_value(), "sample extent", own.front(), payload.size());
+    const auto bytes = tensor.spec.sample_bytes(own, left);
+    require(bytes.has_value(), "sample extent", own.front(), left);
+    left -= *bytes;
     require(words[0] % alignment_of(tensor.spec.dtype) == 0 && words[0] <= payload.size() &&
                 *bytes <= payload.size() - words[0],
             "sample offset", words[0], payload.size());
@@ -225,6 +225,7 @@ void SlabContents::read_extents(std::span<const std::byte> head, const SlabHeade
                                          static_cast<std::uint32_t>(header.sample_count * words),
                                          kMaxSamplesPerSlab * kMaxTensorsPerSlab * kMaxDims);
     std::array<Entry, std::size_t{kMaxTensorsPerSlab} * kMaxDims> entry;
+    std::size_t left = payload.size();
     for (std::uint32_t row = 0; row < header.sample_count; ++row) {
         const auto of_row = std::span(entry).first(words);
         copy_bytes(table.subspan(row * words * sizeof(Entry), words * sizeof(Entry)), of_row.data());
@@ -232,7 +233,7 @@ void SlabContents::read_extents(std::span<const std::byte> head, const SlabHeade
         for (TensorView& tensor : tensors) {
             if (!tensor.spec.varies()) continue;
             const std::size_t own = 1 + tensor.spec.varying_dims();
-            check_sample(tensor, of_row.subspan(next, own), payload);
+            check_sample(tensor, of_row.subspan(next, own), payload, left);
             next += own;
         }
     }
@@ -371,6 +372,7 @@ std::span<std::byte> SlabWriter::place_row(std::size_t tensor, std::uint32_t row
     expect(tensor < layout_->tensors.size() && layout_->tensors[tensor].varies() && row < rows_,
            "an added row of an output that varies");
     const std::size_t begin = follows ? varying_end_ : round_up(varying_end_, kSampleAlignment);
+    expect(begin % alignment_of(layout_->tensors[tensor].dtype) == 0, "a row follows one of the same output");
     const auto fitting = layout_->tensors[tensor].sample_bytes(extents, layout_->varying_bytes);
     expect(fitting && (*fitting == 0 || begin + *fitting <= layout_->varying_bytes), "the slab has room for the row");
     const std::size_t bytes = *fitting;

@@ -36,6 +36,7 @@ std::size_t TensorSpec::varying_dims() const {
 }
 
 std::optional<std::size_t> TensorSpec::sample_bytes(std::span<const std::int64_t> extents, std::size_t most) const {
+    if (std::ranges::any_of(extents, [](std::int64_t extent) { return extent > kMostExtent; })) return std::nullopt;
     if (std::ranges::find(extents, 0) != extents.end()) return 0;
     std::size_t bytes = dtype.bytes(), next = 0;
     for (std::size_t d = 1; d < dims; ++d) {
@@ -52,9 +53,11 @@ TensorSpec TensorSpec::of_sample(std::span<const std::int64_t> extents) const {
     std::int64_t stride = 1;
     for (std::size_t d = 1; d < dims; ++d)
         if (sample.shape[d] == kVarying) sample.shape[d] = extents[next++];
+    const bool is_empty = std::ranges::find(extents, 0) != extents.end();
     for (std::size_t d = dims; d-- > 0;) {
         sample.strides[d] = stride;
-        stride *= sample.shape[d];
+        // The strides of an empty sample have no meaning, and could overflow.
+        if (!is_empty) stride *= sample.shape[d];
     }
     return sample;
 }

@@ -40,6 +40,7 @@ inline constexpr std::size_t kMaxDims = 8;
 inline constexpr std::size_t kMaxTensorName = 63;
 // In a shape: samples differ in this dimension, which is not the first. OFFRAMP_VARIABLE in C.
 inline constexpr std::int64_t kVarying = -1;
+inline constexpr std::int64_t kMostExtent = std::int64_t{1} << 48;  // of a sample in such a dimension
 
 // The name, element type, shape and strides of one tensor. Dimension 0 counts samples. Strides are in elements, as in
 // DLPack and PyTorch; a tensor that varies has none. Holds no bytes and no pointer.
@@ -59,10 +60,10 @@ struct TensorSpec {
     // True if samples differ in shape. elements() and row_bytes() are then undefined.
     bool varies() const { return varying_dims() > 0; }
     std::size_t varying_dims() const;
-    // The bytes of one sample of a tensor that varies; nothing if they exceed `most`. `extents`: of the varying
-    // dimensions, in order, 0 or more.
+    // The bytes of one sample of a tensor that varies; nothing if they exceed `most`, or an extent kMostExtent.
+    // `extents`: of the varying dimensions, in order, 0 or more.
     std::optional<std::size_t> sample_bytes(std::span<const std::int64_t> extents, std::size_t most) const;
-    // The sample as a row-major tensor of one row.
+    // The sample, of which sample_bytes() exist, as a row-major tensor of one row.
     TensorSpec of_sample(std::span<const std::int64_t> extents) const;
     std::size_t elements() const;
     // Bytes of one sample: shape[1..] times the element's bytes.
