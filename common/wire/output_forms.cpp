@@ -3,17 +3,24 @@
 #include <limits>
 
 namespace offramp {
+namespace {
+
+constexpr const char* kVaries = "its samples differ in shape";
+
+}  // namespace
 
 bool is_class_map(const TensorSpec& spec) {
     const bool has_ids = spec.dtype == kUInt8 || spec.dtype == kBool || spec.dtype == kInt32 || spec.dtype == kInt64;
-    return has_ids && (spec.dims == 3 || (spec.dims == 4 && spec.shape[1] == 1));
+    return has_ids && !spec.varies() && (spec.dims == 3 || (spec.dims == 4 && spec.shape[1] == 1));
 }
 
 bool is_class_scores(const TensorSpec& spec) {
-    return spec.dims == 4 && (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
+    return spec.dims == 4 && !spec.varies() &&
+           (spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16);
 }
 
 std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_factor) {
+    if (spec.varies()) return kVaries;
     if (!is_class_map(spec) && !is_class_scores(spec))
         return "expected class ids (uint8, bool, int32 or int64 [N, H, W] or [N, 1, H, W]) or class scores (float32, "
                "float16 or bfloat16 [N, C, H, W])";
@@ -33,6 +40,7 @@ std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_fac
 }
 
 std::string obstacle_to_pictures(const TensorSpec& spec) {
+    if (spec.varies()) return kVaries;
     const bool elements =
         spec.dtype == kUInt8 || spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16;
     if (spec.dims != 4 || !elements || (spec.shape[1] != 1 && spec.shape[1] != 3 && spec.shape[1] != 4))

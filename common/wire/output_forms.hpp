@@ -7,6 +7,8 @@
 
 namespace offramp {
 
+// No output whose samples differ in shape has one of these forms.
+
 // Whether an output classifies each pixel. Class ids, such as those of an argmax: uint8, bool, int32 or int64 [N, H, W]
 // or [N, 1, H, W]. Class scores: float32, float16 or bfloat16 [N, C, H, W].
 bool is_class_map(const TensorSpec& spec);

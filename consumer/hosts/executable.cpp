@@ -74,12 +74,6 @@ class Executable {
 
     Answered process(const offramp_host& host, const offramp_slab& slab) {
         if (!child_) start();
-        for (const offramp_tensor& tensor : std::span(slab.tensors, slab.tensor_count))
-            if (tensor.rows != nullptr && !takes_variable_)
-                return {OFFRAMP_REJECTED,
-                        "the samples of '" + std::string(tensor.name) +
-                            "' differ in shape, which the program does not take. If it can, let it answer "
-                            "{\"offramp\": 1, \"takes_variable\": true} to the first line"};
         files_.forget();
         ++slab_;
         if (!child_->write_line(json_text(json{{"slab", described(slab)}}))) return gone();
@@ -89,6 +83,7 @@ class Executable {
     }
 
     void end() { child_.reset(); }
+    bool takes_variable() const { return takes_variable_; }
 
   private:
     void start() {
@@ -254,10 +249,11 @@ const offramp_processor& executable_processor() {
                 return explained(host, problem.what(), OFFRAMP_FAILED);
             }
         },
-        .destroy = [](void* self) { delete static_cast<Executable*>(self); },
-        .takes_variable = 1};
+        .destroy = [](void* self) { delete static_cast<Executable*>(self); }};
     return processor;
 }
+
+bool executable_takes_variable(const void* self) { return static_cast<const Executable*>(self)->takes_variable(); }
 
 FilesOfMemory::Place FilesOfMemory::find(std::span<const std::byte> bytes) {
     if (!region_ || !region_->holds(bytes)) region_ = region_of(bytes);

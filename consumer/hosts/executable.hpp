@@ -18,6 +18,8 @@ namespace offramp {
 // line of JSON and answers in lines of JSON (launch/guide/processors.md). If the program dies, its slab fails, and the
 // program is restarted for the next one.
 const offramp_processor& executable_processor();
+// Whether the program of this processor answered that it takes samples of different shapes.
+bool executable_takes_variable(const void* self);
 
 // Finds the file from which memory of this process is mapped, so that another process can map it. Owns: copies of bytes
 // that are in no file, and the known mapping, until forget(): the next slab may be another file at the same address.

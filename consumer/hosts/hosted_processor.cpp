@@ -97,6 +97,7 @@ void HostedProcessor::create() {
 }
 
 void HostedProcessor::process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) {
+    require_takes(slab);
     why_.clear();
     bad_commit_.clear();
     problem_ = nullptr;
@@ -126,10 +127,16 @@ void HostedProcessor::process(const SlabContents& slab, const Progress& progress
     commit_records(slab);
 }
 
-bool HostedProcessor::takes_varying() const {
+void HostedProcessor::require_takes(const SlabContents& slab) const {
     constexpr std::size_t kEnd =
         offsetof(offramp_processor, takes_variable) + sizeof(offramp_processor::takes_variable);
-    return code_.size >= kEnd && code_.takes_variable != 0;
+    const bool takes_variable = options_.takes_variable != nullptr ? options_.takes_variable(self_)
+                                                                   : code_.size >= kEnd && code_.takes_variable != 0;
+    for (const TensorView& tensor : slab.tensors)
+        if (tensor.spec.varies() && !takes_variable)
+            throw ConfigError("--processor " + options_.name + " does not take samples of different shapes, as of " +
+                                  describe_output(tensor.spec),
+                              "If it can, let it say so with takes_variable (launch/guide/processors.md)");
 }
 
 std::vector<std::string> HostedProcessor::files_of(const SlabContents& slab, const SampleView& sample) const {

@@ -25,6 +25,8 @@ struct HostedOptions {
     std::string shared_output;  // for the records of all consumers
     Durability durability = Durability::Process;
     std::vector<std::pair<std::string, std::string>> options;
+    // Whether `self` takes samples of different shapes. Null: its offramp_processor says so.
+    bool (*takes_variable)(const void* self) = nullptr;
 };
 
 // Runs a custom processor and commits its results through Offramp's sinks, so that a repeated delivery leaves the same
@@ -43,7 +45,6 @@ class HostedProcessor final : public Processor {
     // Checks before a run that the processor can be made. Errors: ConfigError.
     static void check(const offramp_processor& code, HostedOptions options);
 
-    bool takes_varying() const override;
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override;
     // The files that the last process() wrote.
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override;
@@ -60,6 +61,7 @@ class HostedProcessor final : public Processor {
     HostedProcessor(const offramp_processor& code, HostedOptions options, bool only_check);
     void create();
     const SampleView& sample(std::uint32_t index) const;
+    void require_takes(const SlabContents& slab) const;
     void commit_file(std::uint32_t index, std::string_view ending, std::span<const std::byte> bytes);
     void take_record(std::uint32_t index, std::string_view json);
     void commit_records(const SlabContents& slab);

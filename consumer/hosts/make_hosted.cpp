@@ -113,6 +113,7 @@ std::unique_ptr<Processor> make_hosted(const ProcessorSpec& spec, const Processo
         given.output = options.output_for(name);
         given.shared_output = options.shared_output_for(name);
     }
+    if (spec.kind == ProcessorSpec::Kind::Executable) given.takes_variable = executable_takes_variable;
     return std::make_unique<HostedProcessor>(code_of(spec, name, python), std::move(given));
 }
 

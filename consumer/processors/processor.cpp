@@ -12,48 +12,15 @@
 namespace offramp {
 namespace {
 
-// In front of a processor that needs samples of one shape. `remedy`: what to do instead.
-class OneShape final : public Processor {
-  public:
-    OneShape(std::string name, std::unique_ptr<Processor> processor, const char* remedy)
-        : name_(std::move(name)), processor_(std::move(processor)), remedy_(remedy) {}
-
-    void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
-        for (const TensorView& tensor : slab.tensors)
-            if (tensor.spec.varies())
-                throw ConfigError("--processor " + name_ + " needs samples of one shape, and " +
-                                      describe_output(tensor.spec) + " has samples of different shapes",
-                                  remedy_);
-        processor_->process(slab, progress, still_current);
-    }
-    std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
-        return processor_->files_of(slab, sample);
-    }
-
-  private:
-    std::string name_;
-    std::unique_ptr<Processor> processor_;
-    const char* remedy_;
-};
-
-std::unique_ptr<Processor> with_its_shapes(const std::string& name, std::unique_ptr<Processor> made,
-                                           const char* remedy) {
-    if (made->takes_varying()) return made;
-    return std::make_unique<OneShape>(name, std::move(made), remedy);
-}
-
 std::unique_ptr<Processor> make_one(const std::string& name, const ProcessorOptions& options) {
     if (const auto spec = ProcessorSpec::of(name)) {
         if (options.hosted == nullptr)
             throw ConfigError("--processor " + name + " runs in consumers only", "Choose a built-in processor here");
-        return with_its_shapes(name, (*options.hosted)(*spec, options),
-                               "If it can, set takes_variable in its offramp_processor");
+        return (*options.hosted)(*spec, options);
     }
     std::string known;
     for (const ProcessorEntry& entry : ProcessorEntry::all()) {
-        if (entry.name == name)
-            return with_its_shapes(name, entry.make(options),
-                                   "Use npy, safetensors, or a function of your own: post.py:NAME");
+        if (entry.name == name) return entry.make(options);
         known += (known.empty() ? "" : ", ") + std::string(entry.name);
     }
     throw ConfigError("--processor '" + name + "' is unknown", "Known: " + known + "; several with commas");
@@ -91,8 +58,7 @@ class ChosenByTheOutputs final : public Processor {
 
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!chosen_) {
-            const bool are_arrays = slab.varies() || segmentation_outputs_if_any(slab).empty();
-            results_.processor = are_arrays ? "npy" : "mask-png";
+            results_.processor = segmentation_outputs_if_any(slab).empty() ? "npy" : "mask-png";
             chosen_ = make_one(results_.processor, options());
         }
         chosen_->process(slab, progress, still_current);

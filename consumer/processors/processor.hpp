@@ -32,8 +32,6 @@ struct RunConfig;
 // exception ends this consumer, and its slab goes to another one. Skip empty rows (SampleView::empty).
 class Processor : public SlabProcessor {
   public:
-    // True if samples may differ in shape. make_processor() refuses such slabs for all others.
-    virtual bool takes_varying() const { return false; }
     // The files that process() writes for one sample, as paths below the output folder; for listings. Do not call it
     // for an empty row.
     virtual std::vector<std::string> files_of(const SlabContents& /*slab*/, const SampleView& /*sample*/) const {

@@ -22,7 +22,6 @@ class Checksum final : public Processor {
         if (!output.empty()) lines_.emplace(output, "checksum", durability);
     }
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (lines_ && !slab.batches.empty()) lines_->begin(slab.batches.front().batch, slab.batches.front().first_row);
         for (const SampleView& sample : slab.samples) {

@@ -85,7 +85,6 @@ class Http final : public Processor {
                  .timeout = std::chrono::seconds(given.number("http-timeout-seconds")),
                  .patience = std::chrono::seconds(given.number("http-patience-seconds"))}) {}
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             progress();

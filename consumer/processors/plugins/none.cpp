@@ -8,7 +8,6 @@ namespace {
 // Touches no byte of the payload, which measures the cost of moving slabs and handing them over.
 class None final : public Processor {
   public:
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& /*still_current*/) override {
         for (std::size_t i = 0; i < slab.samples.size(); ++i) progress();
     }

@@ -18,7 +18,6 @@ class Npy final : public Processor {
   public:
     Npy(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;

@@ -29,7 +29,6 @@ class Safetensors final : public Processor {
   public:
     Safetensors(std::string folder, Durability durability) : folder_(std::move(folder)), durability_(durability) {}
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         std::vector<TensorEntry> entries;
         for (const SampleView& sample : slab.samples) {

@@ -47,7 +47,6 @@ class WriteFiles final : public Processor {
     WriteFiles(std::string folder, bool copies, Durability durability)
         : folder_(std::move(folder)), durability_(durability), serialiser_(copies) {}
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;
@@ -75,7 +74,6 @@ class WriteStream final : public Processor {
   public:
     WriteStream(const std::string& path, bool copies) : stream_(path), serialiser_(copies) {}
 
-    bool takes_varying() const override { return true; }
     void process(const SlabContents& slab, const Progress& progress, const StillCurrent& still_current) override {
         if (!still_current()) return;
         for (const TensorView& tensor : slab.tensors)

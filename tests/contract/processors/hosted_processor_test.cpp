@@ -77,23 +77,27 @@ std::int32_t record(const offramp_host& host, std::uint32_t sample, const std::s
 }
 
 TEST_F(Hosted, TakesSamplesOfDifferentShapesOnlyIfItSaysSo) {
+    code_.process = [](const offramp_host&, const offramp_slab&) { return OFFRAMP_OK; };
+    const MemorySlab slab = make_varying_slab(0, 2);
+    const auto expect_refused = [&](const offramp_processor& code, const HostedOptions& made_with) {
+        try {
+            HostedProcessor(code, made_with).process(slab.contents(), kNoProgress, kCurrent);
+            FAIL() << "taken";
+        } catch (const ConfigError& refusal) {
+            EXPECT_THAT(refusal.what(), HasSubstr("does not take samples of different shapes, as of output scores float32"));
+        }
+    };
     offramp_processor code = kTestsOwn;
-    EXPECT_FALSE(HostedProcessor(code, options()).takes_varying());
+    expect_refused(code, options());
     code.takes_variable = 1;
-    EXPECT_TRUE(HostedProcessor(code, options()).takes_varying());
-    code.size = offsetof(offramp_processor, takes_variable);
-    EXPECT_FALSE(HostedProcessor(code, options()).takes_varying()) << "compiled before the field existed";
+    HostedProcessor(code, options()).process(slab.contents(), kNoProgress, kCurrent);
+    code.size = offsetof(offramp_processor, takes_variable);  // compiled before the field existed
+    expect_refused(code, options());
 
     HostedOptions program = options();
     program.name = R"(exec:echo '{"offramp": 1}'; cat > /dev/null)";
-    try {
-        HostedProcessor(executable_processor(), program)
-            .process(make_varying_slab(0, 2).contents(), kNoProgress, kCurrent);
-        FAIL() << "taken";
-    } catch (const SlabFailed& refusal) {
-        EXPECT_EQ(refusal.release(), ReleaseKind::Rejected);
-        EXPECT_THAT(refusal.what(), HasSubstr("the samples of 'scores' differ in shape"));
-    }
+    program.takes_variable = executable_takes_variable;
+    expect_refused(executable_processor(), program);
 }
 
 TEST_F(Hosted, MapsEachCodeToAnOutcomeAndText) {

@@ -40,8 +40,10 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
         const offramp_sample* sample = (const void*)((const char*)slab->samples + i * slab->sample_size);
         if (sample->empty) continue;
         if ((long)sample->item == own->die_at && open(own->once, O_CREAT | O_EXCL, 0600) >= 0) kill(getpid(), SIGKILL);
-        const unsigned char* data = (const unsigned char*)tensor->data + sample->row * bytes;
-        if (tensor->rows != NULL) {
+        const unsigned char* data = tensor->data;
+        if (tensor->rows == NULL) {
+            data += sample->row * bytes;
+        } else {
             data = tensor->rows[sample->row].data;
             bytes = tensor->rows[sample->row].bytes;
         }
