@@ -264,6 +264,11 @@ std::vector<DeviceTensor> EmbeddedEgress::Parts::checked_tensors(const Batch& ba
             tensors.push_back(checked_samples(batch, i));
             continue;
         }
+        if ((!batch.extents.empty() && batch.extents[i] != nullptr) ||
+            (!batch.addresses.empty() && batch.addresses[i] != nullptr))
+            refuse(
+                "tensor '" + spec.name + "' has extents or addresses, and the run was opened for samples of one shape",
+                "Submit the address of its first sample, or open the run with OFFRAMP_VARIABLE");
         if (batch.tensors[i] == nullptr)
             refuse("the address of tensor '" + spec.name + "' is null", "Submit the address of its first sample");
         tensors.push_back({.spec = spec, .data = batch.tensors[i]});
@@ -293,7 +298,8 @@ DeviceTensor EmbeddedEgress::Parts::checked_samples(const Batch& batch, std::siz
                        "Give 0 or more");
         const auto bytes = spec.sample_bytes(own, kMostSampleBytes);
         if (!bytes)
-            refuse("sample " + std::to_string(row) + " of tensor " + spec.of_sample(own).describe() + " is too large",
+            refuse("sample " + std::to_string(row) + " of tensor " + spec.describe() + " has the extent " +
+                       std::to_string(std::ranges::max(own)) + " and is too large",
                    "Give at most " + std::to_string(kMostSampleBytes) + " bytes");
         const auto* const data = addresses == nullptr ? next : static_cast<const std::byte*>(addresses[row]);
         if (data == nullptr && *bytes > 0)

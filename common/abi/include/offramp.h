@@ -197,9 +197,10 @@ typedef struct offramp_consumer offramp_consumer;
 
 typedef struct offramp_consumer_options {
     size_t size;
-    const char* run_dir; /* seen from the working directory, as in offramp_egress_options */
-    uint32_t window;     /* slabs held concurrently; 0: automatic */
-    uint32_t reserved;
+    const char* run_dir;         /* seen from the working directory, as in offramp_egress_options */
+    uint32_t window;             /* slabs held concurrently; 0: automatic */
+    uint32_t takes_variable;     /* 1: the function reads offramp_tensor.rows. 0: offramp_consumer_run() returns
+                                    OFFRAMP_BAD_ARGUMENT for a run with OFFRAMP_VARIABLE */
     double wait_for_run_seconds; /* how long to wait for the run to appear; 0: 10 */
 } offramp_consumer_options;
 

@@ -40,6 +40,7 @@ struct offramp_consumer final : offramp::SlabProcessor {
     std::string run_dir;
     offramp::ConsumerOptions options;
     std::chrono::nanoseconds wait_for_run{};
+    bool takes_variable = false;
     offramp::UniqueFd stop;  // an eventfd
     pid_t process_id = ::getpid();
     std::atomic<bool> running{false};
@@ -48,12 +49,20 @@ struct offramp_consumer final : offramp::SlabProcessor {
     void* user = nullptr;
     const offramp::Progress* progress = nullptr;
     const offramp::StillCurrent* still_current = nullptr;
-    std::string why;     // the reason that the function reported
-    std::string failed;  // the error that ended the consumer, if its function caused it
+    std::string why;      // the reason that the function reported
+    std::string failed;   // the error that ended the consumer, if its function caused it
+    std::string refused;  // why the function does not get the run's slabs
     offramp::SlabForC slab;
 
     void process(const offramp::SlabContents& contents, const offramp::Progress& at_work,
                  const offramp::StillCurrent& current) override {
+        if (contents.varies() && !takes_variable) {
+            refused =
+                "the run's samples differ in shape, and this consumer does not take them. Read "
+                "offramp_tensor.rows, and set takes_variable in offramp_consumer_options";
+            // The slab goes back without a failure.
+            throw offramp::Error(offramp::ErrorKind::SinkUnavailable, refused);
+        }
         const struct AtWork {
             offramp_consumer& of;
             ~AtWork() { of.progress = nullptr, of.still_current = nullptr; }
@@ -136,6 +145,7 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
         auto opened = std::make_unique<offramp_consumer>();
         opened->run_dir = std::filesystem::absolute(given.run_dir).lexically_normal().string();
         opened->options.window = given.window;
+        opened->takes_variable = given.takes_variable != 0;
         opened->wait_for_run = seconds_or(given.wait_for_run_seconds, kWait, "wait_for_run_seconds");
         opened->stop = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!opened->stop) throw SystemError("making an eventfd", errno);
@@ -158,7 +168,9 @@ std::int32_t offramp_consumer_run(offramp_consumer* consumer, offramp_process pr
         consumer->function = process;
         consumer->user = user;
         consumer->failed.clear();
+        consumer->refused.clear();
         const std::int32_t code = run(*consumer);
+        if (!consumer->refused.empty()) return refused(error, OFFRAMP_BAD_ARGUMENT, consumer->refused);
         if (!consumer->failed.empty()) return refused(error, OFFRAMP_CALLBACK_FAILED, consumer->failed);
         return code == OFFRAMP_OK ? code : refused(error, code, text_of(code));
     });

@@ -109,7 +109,7 @@ class ConsumerOptions(ctypes.Structure):
         ("size", ctypes.c_size_t),
         ("run_dir", ctypes.c_char_p),
         ("window", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("takes_variable", ctypes.c_uint32),
         ("wait_for_run_seconds", ctypes.c_double),
     ]
 

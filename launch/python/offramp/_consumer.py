@@ -52,7 +52,7 @@ class Consumer:
         if not wait_for_run > 0:
             raise BadArgument(f"wait_for_run is {wait_for_run}. Give a positive number of seconds")
         self._library = library()
-        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 0, wait_for_run)
+        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 1, wait_for_run)
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
 
     def __iter__(self) -> Iterator[Slab]:

@@ -169,12 +169,55 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesAreRefusedByName) {
                 HasSubstr("sample 1 has 1216 bytes, and a slab has room for "
                           "1024. Open the run with slab_bytes of at least 1216"));
     EXPECT_THAT(refusal({numbers.data(), {std::int64_t{1} << 60}}, 1), HasSubstr("is too large"));
+    EXPECT_THAT(refusal({numbers.data(), {4, 5, 6, 7}}, 2), HasSubstr("4 extents for 2 samples"));
     EXPECT_THAT(refusal({numbers.data(), {4, 5, 6}}, 2), HasSubstr("3 extents for 2 samples"));
     EXPECT_THAT(refusal({std::vector<const void*>{numbers.data()}, {4, 5}}, 2), HasSubstr("1 addresses for 2 samples"));
     EXPECT_THAT(refusal({std::vector<const void*>{nullptr, nullptr}, {0, 5}}, 2),
                 HasSubstr("the address of sample 1 of tensor 'tokens' is null"));
     EXPECT_EQ(egress.stats().batches_submitted, 0U);
     EXPECT_EQ(refusal({std::vector<const void*>{nullptr}, {0}}, 1), "taken");
+}
+
+// Each of them would otherwise read beyond an array, or what no consumer accepts.
+TEST_F(RoundTrip, ExtentsThatDoNotFitTheRunAreRefused) {
+    Egress egress({.run_dir = run_dir_,
+                   .tensors = {{"grid", float32, {4, OFFRAMP_VARIABLE, OFFRAMP_VARIABLE}}, {"ids", uint8, {4, 2}}},
+                   .device = "cpu"});
+    const std::vector<float> numbers(4096);
+    const auto refusal = [&](const BatchTensor& grid, const BatchTensor& ids) -> std::string {
+        try {
+            egress.submit({grid, ids}, 2);
+            return "taken";
+        } catch (const Error& error) {
+            return error.what();
+        }
+    };
+    const BatchTensor ids = numbers.data(), grid(numbers.data(), {4, 5, 6, 7});
+    EXPECT_THAT(refusal({numbers.data(), {4, 5}}, ids), HasSubstr("2 extents for 2 samples"));
+    EXPECT_THAT(refusal({numbers.data(), {0, std::int64_t{1} << 50, 1, 1}}, ids), HasSubstr("is too large"));
+    EXPECT_THAT(refusal(grid, {numbers.data(), {1, 2}}), HasSubstr("2 extents for 2 samples"));
+    EXPECT_THAT(refusal(grid, {std::vector<const void*>{numbers.data(), numbers.data()}, {}}),
+                HasSubstr("tensor 'ids' has extents or addresses, and the run was opened for samples of one shape"));
+    EXPECT_EQ(refusal(grid, ids), "taken");
+}
+
+TEST_F(RoundTrip, AConsumerThatDoesNotTakeDifferentShapesIsTold) {
+    Egress egress({.run_dir = run_dir_, .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE}}}, .device = "cpu"});
+    const std::vector<float> numbers(4);
+    egress.submit({BatchTensor(numbers.data(), {4})}, 1);
+    try {
+        Consumer({.run_dir = run_dir_, .takes_variable = false}).for_each([](const Slab&) { FAIL() << "passed on"; });
+        FAIL() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), OFFRAMP_BAD_ARGUMENT);
+        EXPECT_THAT(error.what(), HasSubstr("set takes_variable in offramp_consumer_options"));
+    }
+    std::thread consumer(
+        [&] { Consumer(run_dir_).for_each([](const Slab& slab) { EXPECT_THAT(slab.shape(0), ElementsAre(4)); }); });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_EQ(egress.stats().samples_completed, 1U);
+    EXPECT_EQ(egress.stats().samples_dead_lettered, 0U);
 }
 
 TEST_F(RoundTrip, ItemNumbersReplaceMissingKeys) {

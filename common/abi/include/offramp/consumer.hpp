@@ -77,6 +77,7 @@ struct ConsumerOptions {
     std::string run_dir;
     std::uint32_t window = 0;
     double wait_for_run_seconds = 0;
+    bool takes_variable = true;  // Slab::row() and shape() do
 };
 
 // Reads a run's slabs; offramp.h documents each call. Thread: one; stop() from any, and from a signal handler.
@@ -87,6 +88,7 @@ class Consumer {
         given.size = sizeof given;
         given.run_dir = options.run_dir.c_str();
         given.window = options.window;
+        given.takes_variable = options.takes_variable ? 1 : 0;
         given.wait_for_run_seconds = options.wait_for_run_seconds;
         offramp_consumer* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_consumer_open(&given, &opened, error); });
@@ -94,7 +96,7 @@ class Consumer {
     }
     template <std::convertible_to<std::string> RunDir>  // no braces: those are options
     explicit Consumer(const RunDir& run_dir, double wait_for_run_seconds = 0)
-        : Consumer(ConsumerOptions{run_dir, 0, wait_for_run_seconds}) {}
+        : Consumer(ConsumerOptions{.run_dir = run_dir, .wait_for_run_seconds = wait_for_run_seconds}) {}
 
     // Calls `work(slab)` for each slab until the run ends (true) or stop() (false). Continues after Failed and
     // Rejected. Retry ends the call with an Error and counts no failure. Any other exception counts one and is

@@ -2,6 +2,7 @@
 
 #include <offramp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -57,10 +58,13 @@ class Egress {
   public:
     explicit Egress(const EgressOptions& options) {
         std::vector<offramp_tensor> tensors;
-        for (const TensorSpec& tensor : options.tensors)
+        for (const TensorSpec& tensor : options.tensors) {
+            variable_.push_back(static_cast<std::size_t>(
+                std::count(tensor.shape.begin(), tensor.shape.end(), std::int64_t{OFFRAMP_VARIABLE})));
             tensors.push_back({sizeof(offramp_tensor), tensor.name.c_str(), tensor.dtype,
                                static_cast<std::uint32_t>(tensor.shape.size()), tensor.shape.data(),
                                tensor.strides.empty() ? nullptr : tensor.strides.data(), nullptr, nullptr});
+        }
         offramp_egress_options given{};
         given.size = sizeof given;
         given.run_dir = options.run_dir.c_str();
@@ -95,7 +99,9 @@ class Egress {
         std::vector<const std::int64_t*> extents;
         std::vector<const void* const*> addresses;
         for (const BatchTensor& tensor : tensors) {
-            if (rows > 0 && tensor.extents.size() % rows != 0) refuse_count(tensor.extents.size(), "extents", rows);
+            const std::size_t variable = data.size() < variable_.size() ? variable_[data.size()] : 0;
+            if (!tensor.extents.empty() && tensor.extents.size() != rows * variable)
+                refuse_count(tensor.extents.size(), "extents", rows);
             data.push_back(tensor.data);
             extents.push_back(tensor.extents.empty() ? nullptr : tensor.extents.data());
             addresses.push_back(require_one_a_row(tensor.addresses, rows, "addresses"));
@@ -176,6 +182,7 @@ class Egress {
     struct Close {
         void operator()(offramp_egress* egress) const noexcept { offramp_egress_close(egress, nullptr); }
     };
+    std::vector<std::size_t> variable_;  // dimensions of each tensor
     std::unique_ptr<offramp_egress, Close> egress_;
 };
 
