@@ -16,7 +16,7 @@
 namespace offramp {
 
 // Connects two stages. A full queue blocks push() (back-pressure). A queue is full when it has as many values as its
-// capacity, or values of the most weight. The queue counts the blocked time of both sides.
+// capacity, or values of its weight limit. The queue counts the blocked time of both sides.
 // Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop() while empty. `Filled`: the
 // condition that pop() waits on. With a NappingCondition (napping_condition.hpp), push() wakes pop() if the queue is
 // full, or if pop() has waited for long.
@@ -28,9 +28,9 @@ class BoundedQueue {
     explicit BoundedQueue(std::size_t capacity, const Clock& clock = kSteadyClock)
         : BoundedQueue(capacity, 1, nullptr, clock) {}
     // `weigh`: of a value, the same each time; null: 0.
-    BoundedQueue(std::size_t capacity, std::size_t most_weight, Weigh weigh, const Clock& clock = kSteadyClock)
-        : clock_(clock), capacity_(capacity), most_weight_(most_weight), weigh_(std::move(weigh)) {
-        expect(capacity > 0 && most_weight > 0, "a queue has room for one");
+    BoundedQueue(std::size_t capacity, std::size_t weight_limit, Weigh weigh, const Clock& clock = kSteadyClock)
+        : clock_(clock), capacity_(capacity), weight_limit_(weight_limit), weigh_(std::move(weigh)) {
+        expect(capacity > 0 && weight_limit > 0, "a queue has room for one");
     }
     BoundedQueue(const BoundedQueue&) = delete;
     BoundedQueue& operator=(const BoundedQueue&) = delete;
@@ -127,7 +127,7 @@ class BoundedQueue {
     }
 
   private:
-    bool closed_or_room() const { return closed_ || (values_.size() < capacity_ && weight_ < most_weight_); }
+    bool closed_or_room() const { return closed_ || (values_.size() < capacity_ && weight_ < weight_limit_); }
     std::size_t weight_of(const T& value) const { return weigh_ ? weigh_(value) : 0; }
     bool closed_or_value() const { return closed_ || !values_.empty(); }
     std::optional<T> take(std::unique_lock<std::mutex>& lock) {
@@ -141,7 +141,7 @@ class BoundedQueue {
     }
 
     const Clock& clock_;
-    const std::size_t capacity_, most_weight_;
+    const std::size_t capacity_, weight_limit_;
     const Weigh weigh_;
     mutable std::mutex mutex_;
     std::condition_variable has_room_;

@@ -52,11 +52,12 @@ void describe_slab(const SlabContents& slab, json& report) {
         report["samples"].push_back({{"item", sample.item}, {"key", sample.key}, {"empty", sample.empty}});
     for (const TensorView& tensor : slab.tensors) {
         const auto dims = static_cast<std::ptrdiff_t>(tensor.spec.dims);
-        report["tensors"].push_back(
-            {{"name", tensor.spec.name},
-             {"dtype", to_string(tensor.spec.dtype)},
-             {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)},
-             {"strides", std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims)}});
+        json described{{"name", tensor.spec.name},
+                       {"dtype", to_string(tensor.spec.dtype)},
+                       {"shape", std::vector(tensor.spec.shape.begin(), tensor.spec.shape.begin() + dims)}};
+        if (!tensor.spec.varies())
+            described["strides"] = std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims);
+        report["tensors"].push_back(std::move(described));
     }
     report["payload_bytes"] = slab.payload_bytes;
     report["model"] = slab.model;

@@ -25,9 +25,22 @@ std::uint64_t bytes_of(const OutputBatch& batch, std::uint32_t first_row, std::u
     std::uint64_t bytes = 0;
     for (const TensorSpec& tensor : layout.tensors)
         if (!tensor.varies()) bytes += rows * tensor.row_bytes();
-    for (std::uint32_t row = first_row; layout.varies() && row < first_row + rows; ++row)
-        bytes += batch.varying_bytes(row);
+    for (const DeviceTensor& tensor : batch.tensors)
+        for (std::uint32_t row = first_row; !tensor.samples.empty() && row < first_row + rows; ++row)
+            bytes += tensor.samples[row].bytes;
     return bytes;
+}
+
+// How many of the rows a whole slab holds.
+std::uint32_t rows_of_a_slab(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows,
+                             const SlabLayout& layout) {
+    if (!layout.varies()) return rows;
+    std::size_t bytes = 0;
+    for (std::uint32_t row = 0; row < rows; ++row) {
+        bytes += batch.varying_bytes(first_row + row);
+        if (bytes > layout.varying_bytes) return row;
+    }
+    return rows;
 }
 
 }  // namespace
@@ -144,7 +157,10 @@ std::uint32_t EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch,
         if (!send_off()) return 0;
     }
     auto loan = exchange_->wait_for_slab(options_.when_none);
-    if (!loan) return !exchange_->stopped() && drop(*batch, first_row, rows) ? rows : 0;
+    if (!loan) {
+        const std::uint32_t dropped = rows_of_a_slab(*batch, first_row, rows, layout_);
+        return !exchange_->stopped() && drop(*batch, first_row, dropped) ? dropped : 0;
+    }
     failpoint("egress.slab_taken");
     CopyEvents& events = events_[loan->slab()];
     open_ = std::make_unique<SlabFilling>(std::move(*loan), layout_, options_.header_fields, *stream_, events);

@@ -38,8 +38,8 @@ TEST(BoundedQueue, AFullQueueBlocksUntilThereIsRoom) {
     EXPECT_EQ(queue.try_pop(), std::nullopt);
 }
 
-// One value may exceed the weight, whatever its own.
-TEST(BoundedQueue, IsFullAtItsMostWeight) {
+// One more value may exceed the limit.
+TEST(BoundedQueue, IsFullAtItsWeightLimit) {
     BoundedQueue<std::size_t> queue(4, 10, [](std::size_t value) { return value; });
     const auto has_room = [&] { return queue.wait_for_room(TimePoint{}); };
     queue.push(100);

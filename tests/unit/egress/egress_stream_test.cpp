@@ -232,7 +232,7 @@ TEST_F(VaryingEgressTest, CopiesPackedSamplesTogetherAndOthersOneByOne) {
     }
 }
 
-TEST_F(VaryingEgressTest, DropsTheRestOfABatchWithoutAFreeSlab) {
+TEST_F(VaryingEgressTest, DropsASlabsWorthWithoutAFreeSlab) {
     when_none_ = SlabExchange::WhenNone::Return;
     std::vector<std::uint64_t> dropped;
     on_dropped_ = [&](std::uint64_t, std::span<const RowInfo> rows) {
@@ -241,12 +241,14 @@ TEST_F(VaryingEgressTest, DropsTheRestOfABatchWithoutAFreeSlab) {
     start_varying(128, 1, kForever);
     for (std::uint64_t number = 0; number < kSlabs; ++number) submit_lengths(number, {100});
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
-    submit_lengths(20, {3, 65});
-    while (egress_->stats().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
+    submit_lengths(20, {3, 64, 65});
+    while (egress_->stats().samples_dropped < 2) exchange_->note_shortage();  // the broker's answer
+    const SlabExchange::Grant grant{3, 1, slab_of(3)};
+    exchange_->grant({&grant, 1});
+    EXPECT_THAT(lengths_in(next()), ElementsAre(65));
     egress_->finish();
     EXPECT_THAT(dropped, ElementsAre(80, 81));
-    EXPECT_EQ(egress_->stats().bytes_dropped, 64U + 128U);
-    EXPECT_EQ(egress_->stats().samples_dropped, 2U);
+    EXPECT_EQ(egress_->stats().bytes_dropped, 67U);
 }
 
 TEST_F(EgressStreamTest, BatchesShareASlabUntilItIsFull) {
