@@ -80,11 +80,11 @@ TensorSpec read_spec(const json& metadata) {
 // The samples' sizes follow from the extents; PayloadFile finds their bytes.
 void read_extents(const json& metadata, TensorView& tensor) {
     tensor.extents = metadata.at("extents").get<std::vector<std::int64_t>>();
-    const std::size_t varying = tensor.spec.varying_dims(), rows = static_cast<std::size_t>(tensor.spec.rows());
-    require(tensor.extents.size() == rows * varying, "extents");
+    const auto rows = static_cast<std::size_t>(tensor.spec.rows());
+    require(tensor.extents.size() == rows * tensor.spec.varying_dims(), "extents");
     std::uint64_t all = 0;
     for (std::size_t row = 0; row < rows; ++row) {
-        const auto own = std::span(tensor.extents).subspan(row * varying, varying);
+        const auto own = tensor.extents_of(row);
         require(std::ranges::all_of(own, [](std::int64_t extent) { return extent >= 0; }), "extents");
         const auto bytes = tensor.spec.sample_bytes(own, kMostBytes - all);
         require(bytes.has_value(), "extents");
@@ -92,12 +92,15 @@ void read_extents(const json& metadata, TensorView& tensor) {
     }
 }
 
+// Its extents were checked.
+std::size_t bytes_of_sample(const TensorView& tensor, std::size_t row) {
+    return tensor.spec.sample_bytes(tensor.extents_of(row), kMostBytes).value_or(0);
+}
+
 // Samples of a tensor that varies, one after another in `bytes`.
 void cut_into_samples(TensorView& tensor) {
-    const std::size_t varying = tensor.spec.varying_dims();
     for (std::size_t row = 0, begin = 0; row < static_cast<std::size_t>(tensor.spec.rows()); ++row) {
-        const auto own = std::span<const std::int64_t>(tensor.extents).subspan(row * varying, varying);
-        const std::size_t size = tensor.spec.sample_bytes(own, kMostBytes).value_or(0);
+        const std::size_t size = bytes_of_sample(tensor, row);
         tensor.samples.push_back(tensor.bytes.subspan(begin, size));
         begin += size;
     }
@@ -106,11 +109,9 @@ void cut_into_samples(TensorView& tensor) {
 
 std::size_t bytes_of(const TensorView& tensor) {
     if (!tensor.spec.varies()) return tensor.spec.row_bytes() * static_cast<std::size_t>(tensor.spec.rows());
-    const std::size_t varying = tensor.spec.varying_dims();
     std::size_t bytes = 0;
     for (std::size_t row = 0; row < static_cast<std::size_t>(tensor.spec.rows()); ++row)
-        bytes +=
-            tensor.spec.sample_bytes(std::span(tensor.extents).subspan(row * varying, varying), kMostBytes).value_or(0);
+        bytes += bytes_of_sample(tensor, row);
     return bytes;
 }
 

@@ -54,8 +54,10 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
     layout.batches_offset = layout.tensors_offset + outputs.size() * sizeof(TensorRecord);
     layout.samples_offset = layout.batches_offset + batches * sizeof(BatchRecord);
     layout.keys_offset = layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord);
-    for (const TensorSpec& output : outputs)
+    for (const TensorSpec& output : outputs) {
+        layout.extent_places.push_back(layout.extent_words);
         if (output.varies()) layout.extent_words += 1 + output.varying_dims();
+    }
     layout.header_bytes = layout.keys_offset + layout.key_capacity;
     if (layout.varies()) {
         layout.extents_offset = round_up(layout.header_bytes, sizeof(std::uint64_t));

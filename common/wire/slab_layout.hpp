@@ -25,13 +25,14 @@ struct SlabLayout {
     std::size_t batches_offset = 0;
     std::size_t samples_offset = 0;
     std::size_t keys_offset = 0;
-    std::size_t extents_offset = 0;    // 0: no output varies
-    std::size_t extent_words = 0;      // uint64 per sample in the extents table
-    std::size_t header_bytes = 0;      // payload starts here; whole pages
-    std::vector<TensorSpec> tensors;   // with shape[0] == rows
-    std::vector<std::size_t> offsets;  // of each tensor, from the start of the payload; 0 if it varies
-    std::size_t varying_offset = 0;    // of the area for outputs that vary
-    std::size_t varying_bytes = 0;     // its size, a multiple of kSampleAlignment
+    std::size_t extents_offset = 0;          // 0: no output varies
+    std::size_t extent_words = 0;            // uint64 per sample in the extents table
+    std::size_t header_bytes = 0;            // payload starts here; whole pages
+    std::vector<TensorSpec> tensors;         // with shape[0] == rows
+    std::vector<std::size_t> extent_places;  // of each tensor in a sample's entry of the extents table
+    std::vector<std::size_t> offsets;        // of each tensor, from the start of the payload; 0 if it varies
+    std::size_t varying_offset = 0;          // of the area for outputs that vary
+    std::size_t varying_bytes = 0;           // its size, a multiple of kSampleAlignment
     std::size_t payload_bytes = 0;
     std::size_t slab_bytes = 0;  // header and payload, in whole pages: the distance between slabs
 

@@ -117,7 +117,7 @@ void check_sample(TensorView& tensor, std::span<const std::uint64_t> words, std:
 }  // namespace
 
 std::span<const std::byte> TensorView::row(std::size_t index) const {
-    if (spec.varies()) {
+    if (!samples.empty()) {  // it varies
         expect(index < samples.size(), "a row of the tensor");
         return samples[index];
     }
@@ -126,9 +126,13 @@ std::span<const std::byte> TensorView::row(std::size_t index) const {
     return bytes.subspan(index * size, size);
 }
 
-TensorSpec TensorView::row_spec(std::size_t index) const {
+std::span<const std::int64_t> TensorView::extents_of(std::size_t index) const {
     const std::size_t varying = spec.varying_dims();
-    return varying == 0 ? spec.with_rows(1) : spec.of_sample(std::span(extents).subspan(index * varying, varying));
+    return std::span(extents).subspan(index * varying, varying);
+}
+
+TensorSpec TensorView::row_spec(std::size_t index) const {
+    return spec.varies() ? spec.of_sample(extents_of(index)) : spec.with_rows(1);
 }
 
 SlabContents SlabContents::read(std::span<const std::byte> slab, std::uint64_t run_nonce, const SlabTicket& ticket) {
@@ -376,9 +380,7 @@ std::span<std::byte> SlabWriter::place_row(std::size_t tensor, std::uint32_t row
     const auto fitting = layout_->tensors[tensor].sample_bytes(extents, layout_->varying_bytes);
     expect(fitting && (*fitting == 0 || begin + *fitting <= layout_->varying_bytes), "the slab has room for the row");
     const std::size_t bytes = *fitting;
-    std::size_t word = row * layout_->extent_words;
-    for (std::size_t i = 0; i < tensor; ++i)
-        if (layout_->tensors[i].varies()) word += 1 + layout_->tensors[i].varying_dims();
+    const std::size_t word = row * layout_->extent_words + layout_->extent_places[tensor];
     std::array<std::uint64_t, kMaxDims> entry{bytes == 0 ? 0 : layout_->varying_offset + begin};
     std::ranges::copy(extents, entry.begin() + 1);
     std::memcpy(slab_.data() + layout_->extents_offset + word * sizeof(std::uint64_t), entry.data(),

@@ -35,6 +35,8 @@ struct TensorView {
 
     // The bytes of one sample, in the order of spec.strides[1..], or row-major if the tensor varies.
     std::span<const std::byte> row(std::size_t index) const;
+    // Of a tensor that varies: the sample's part of `extents`.
+    std::span<const std::int64_t> extents_of(std::size_t index) const;
     // The sample as a tensor of one row.
     TensorSpec row_spec(std::size_t index) const;
 };

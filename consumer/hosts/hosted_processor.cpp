@@ -134,9 +134,9 @@ void HostedProcessor::require_takes(const SlabContents& slab) const {
                                                                    : code_.size >= kEnd && code_.takes_variable != 0;
     for (const TensorView& tensor : slab.tensors)
         if (tensor.spec.varies() && !takes_variable)
-            throw ConfigError("--processor " + options_.name + " does not take samples of different shapes, as of " +
-                                  describe_output(tensor.spec),
-                              "If it can, let it say so with takes_variable (launch/guide/processors.md)");
+            throw ConfigError("--processor " + options_.name +
+                                  " does not take samples of different shapes: " + describe_output(tensor.spec),
+                              "If it reads each sample's shape, set takes_variable (launch/guide/processors.md)");
 }
 
 std::vector<std::string> HostedProcessor::files_of(const SlabContents& slab, const SampleView& sample) const {

@@ -84,8 +84,7 @@ TEST_F(Hosted, TakesSamplesOfDifferentShapesOnlyIfItSaysSo) {
             HostedProcessor(code, made_with).process(slab.contents(), kNoProgress, kCurrent);
             FAIL() << "taken";
         } catch (const ConfigError& refusal) {
-            EXPECT_THAT(refusal.what(),
-                        HasSubstr("does not take samples of different shapes, as of output scores float32"));
+            EXPECT_THAT(refusal.what(), HasSubstr("does not take samples of different shapes: output scores float32"));
         }
     };
     offramp_processor code = kTestsOwn;
