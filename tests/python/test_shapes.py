@@ -385,6 +385,14 @@ class OfTorch(Shapes):
             self.end(reader).splitlines()[:3],
         )
 
+    def test_a_copy_keeps_its_type_under_autocast(self):
+        import torch
+
+        for dtype, other in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
+            with torch.autocast("cpu", dtype=other):
+                outputs = _samples.samples_of("h", [torch.ones(2, 3, dtype=dtype), torch.ones(1, 3, dtype=dtype)], True)
+            self.assertEqual((dtype, 9), (outputs.owner.dtype, outputs.owner.numel()))
+
     def test_a_sample_changed_before_its_copy_is_reported(self):
         import torch
 

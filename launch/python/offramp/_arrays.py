@@ -225,7 +225,9 @@ def concatenated(each: Sequence[Outputs]) -> Outputs | None:
     """
     first, numpy = each[0], _numpy()
     if all(is_torch(array.owner) for array in each):
-        made = torch_of_the_caller().cat([array.owner.reshape(-1) for array in each])
+        flat_tensors = [array.owner.reshape(-1) for array in each]
+        # `out` keeps the type also under autocast
+        made = torch_of_the_caller().cat(flat_tensors, out=flat_tensors[0].new_empty(0))
         return first._replace(owner=made, address=made.data_ptr(), memory=None)
     if first.device != "cpu" or numpy is None:
         return None
