@@ -70,14 +70,13 @@ class Egress:
     the run opens immediately. Otherwise it opens with the first batch. Consumers wait 10 s for a run by default.
 
     `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the
-    buffers in shared memory. `slab_bytes`: their size if samples differ in shape, as a number or as "256MiB"; each
-    sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64 MiB with
-    `tensors`. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab
-    becomes a dead letter.
-    `max_delay`: seconds that a small batch waits to share a slab with others. `visibility_timeout`: seconds without
-    progress before a slab is also delivered to another consumer. `kill_stalled`: kill consumers without progress and
-    count a failure against their slab. A consumer in the Egress's own process is never killed. Zero and empty values
-    use the defaults in offramp.h.
+    buffers in shared memory. `slab_bytes`: their room for tensors whose samples differ in shape, as a number or as
+    "256MiB"; each sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64
+    MiB with `tensors`. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries
+    before a slab becomes a dead letter. `max_delay`: seconds that a small batch waits to share a slab with others.
+    `visibility_timeout`: seconds without progress before a slab is also delivered to another consumer. `kill_stalled`:
+    kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
+    never killed. Zero and empty values use the defaults in offramp.h.
 
     A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
     prevents this. A function that is only slow should call slab.progress().
@@ -220,8 +219,9 @@ class Egress:
         torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
 
         Samples may differ in shape if the first batch or `tensors` says so. Submit a list of one tensor per sample, or
-        offramp.packed(): {"hidden": [h0, h1]}. A list in the first batch means that all dimensions vary. Samples of a
-        tensor have one type and number of dimensions. They are row-major; extents may be 0. `copy=True` packs a list.
+        offramp.packed(): {"hidden": [h0, h1]}. A list in the first batch means that all dimensions vary; packed(), the
+        first. Samples of a tensor have one type and number of dimensions. They are row-major; extents may be 0. With
+        `copy=True`, a list of PyTorch tensors or CPU arrays becomes one array.
 
         Samples keep the memory layout of the first batch, including channels-last, and consumers see its strides. If
         `tensors` was given, the layout is row-major. Tensors with another layout or with gaps are copied first, on the

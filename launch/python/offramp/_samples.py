@@ -79,9 +79,8 @@ def _has_no_samples(tensor: Any) -> bool:
 
 def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
-    Validates one tensor of a batch: an array, a list of one array per sample, or packed(). Without a layout, or with
-    one whose samples do not differ, a list varies in all dimensions, and packed() in the first. Errors: TypeError and
-    BadArgument.
+    Validates one tensor of a batch: an array, a list of one array per sample, or packed(). Without a layout, or if the
+    layout is fixed, a list varies in all dimensions, and packed() in the first. Errors: TypeError and BadArgument.
     """
     if isinstance(given, list):
         return _of_list(name, given, copy, layout, stream)

@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 class TensorInfo(NamedTuple):
     """
     Description of one tensor of a slab: `shape[0]` counts its samples, including empty rows; strides are in elements.
-    Where samples differ, the shape has None. Such samples are row-major, and `strides` is empty.
+    Where samples differ, the shape has None. These samples are row-major, and `strides` is empty.
     """
 
     name: str
