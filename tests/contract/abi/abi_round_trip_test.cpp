@@ -153,8 +153,8 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesAreRefusedByName) {
     EgressOptions options{
         .run_dir = run_dir_, .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE, 3}}}, .device = "cpu"};
     options.slab_bytes = 1024;
-    Egress egress(options);
     const std::vector<float> numbers(4096);
+    Egress egress(options);
     const auto refusal = [&](const BatchTensor& tensor, std::uint32_t rows) -> std::string {
         try {
             egress.submit({tensor}, rows);
@@ -180,10 +180,10 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesAreRefusedByName) {
 
 // Each of them would otherwise read beyond an array, or what no consumer accepts.
 TEST_F(RoundTrip, ExtentsThatDoNotFitTheRunAreRefused) {
+    const std::vector<float> numbers(4096);
     Egress egress({.run_dir = run_dir_,
                    .tensors = {{"grid", float32, {4, OFFRAMP_VARIABLE, OFFRAMP_VARIABLE}}, {"ids", uint8, {4, 2}}},
                    .device = "cpu"});
-    const std::vector<float> numbers(4096);
     const auto refusal = [&](const BatchTensor& grid, const BatchTensor& ids) -> std::string {
         try {
             egress.submit({grid, ids}, 2);
@@ -202,8 +202,8 @@ TEST_F(RoundTrip, ExtentsThatDoNotFitTheRunAreRefused) {
 }
 
 TEST_F(RoundTrip, AConsumerThatDoesNotTakeDifferentShapesIsTold) {
-    Egress egress({.run_dir = run_dir_, .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE}}}, .device = "cpu"});
     const std::vector<float> numbers(4);
+    Egress egress({.run_dir = run_dir_, .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE}}}, .device = "cpu"});
     egress.submit({BatchTensor(numbers.data(), {4})}, 1);
     try {
         Consumer({.run_dir = run_dir_, .takes_variable = false}).for_each([](const Slab&) { FAIL() << "passed on"; });
