@@ -16,8 +16,11 @@ constexpr std::uint32_t kPoolBatchesOnGpu = 8;
 constexpr std::uint32_t kPoolBatchesOnCpu = 6;
 // Of outputs that vary, where batches have no fixed size.
 constexpr std::size_t kVaryingSlab = std::size_t{64} << 20;
+constexpr std::size_t kVaryingPool = std::size_t{4} << 30;
+constexpr std::uint32_t kFewestSlabs = 4;
 constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
 constexpr std::size_t kLeastSamples = 64;
+constexpr std::size_t kMostOfHeader = 8;  // keys may have this part of a slab's bytes
 
 std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     std::size_t bytes = 0;
@@ -25,19 +28,32 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     return bytes;
 }
 
-// The rows of a slab bound the tables of its header, and outputs that do not vary to half of those that do.
-SlabPlan plan_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wanted& wanted) {
-    const std::size_t slab_bytes = wanted.slab_bytes > 0 ? wanted.slab_bytes : kVaryingSlab;
+// The rows of a slab bound its header, and the room for outputs that do not vary: half of the room for the others, or
+// that of a whole batch up to kBigSlab.
+std::int64_t rows_of_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wanted& wanted,
+                             std::size_t slab_bytes) {
+    if (wanted.samples_per_slab > 0) return std::min(wanted.samples_per_slab, kMaxSamplesPerSlab);
     std::size_t fixed_bytes = 0;
     for (const TensorSpec& output : outputs)
         if (!output.varies()) fixed_bytes += output.row_bytes();
-    std::size_t rows = std::clamp<std::size_t>(slab_bytes / kUsualSample, kLeastSamples, kMaxSamplesPerSlab);
-    if (fixed_bytes > 0) rows = std::clamp<std::size_t>(slab_bytes / 2 / fixed_bytes, 1, rows);
-    if (wanted.samples_per_slab > 0) rows = std::min<std::size_t>(rows, wanted.samples_per_slab);
-    const std::size_t sharing = wanted.may_share ? std::min(rows, kMostBatchesASlab) : 1;
-    return {.layout = SlabLayout::make(outputs, static_cast<std::int64_t>(rows), static_cast<std::uint32_t>(sharing),
-                                       wanted.max_key_bytes, slab_bytes),
-            .slab_count = wanted.slabs > 0 ? wanted.slabs : kSharedSlabs};
+    const std::size_t sample_bytes = std::max(kUsualSample, wanted.max_key_bytes * kMostOfHeader);
+    const std::size_t rows = std::clamp<std::size_t>(slab_bytes / sample_bytes, kLeastSamples, kMaxSamplesPerSlab);
+    if (fixed_bytes == 0) return static_cast<std::int64_t>(rows);
+    const std::size_t room = std::max(slab_bytes / 2, std::min(fixed_bytes * wanted.batch, kBigSlab));
+    return static_cast<std::int64_t>(std::clamp<std::size_t>(room / fixed_bytes, 1, rows));
+}
+
+SlabPlan plan_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wanted& wanted) {
+    const std::size_t slab_bytes = wanted.slab_bytes > 0 ? wanted.slab_bytes : kVaryingSlab;
+    const std::int64_t rows = rows_of_varying(outputs, wanted, slab_bytes);
+    const std::size_t sharing = wanted.may_share ? std::min<std::size_t>(rows, kMostBatchesASlab) : 1;
+    SlabPlan plan{.layout = SlabLayout::make(outputs, rows, static_cast<std::uint32_t>(sharing), wanted.max_key_bytes,
+                                             slab_bytes),
+                  .slab_count = wanted.slabs};
+    if (plan.slab_count == 0)
+        plan.slab_count = static_cast<std::uint32_t>(
+            std::clamp<std::size_t>(kVaryingPool / plan.layout.slab_bytes, kFewestSlabs, kSharedSlabs));
+    return plan;
 }
 
 std::uint32_t parts_of(std::size_t batch_bytes, const SlabPlan::Wanted& wanted) {

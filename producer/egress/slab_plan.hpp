@@ -16,7 +16,7 @@ inline constexpr std::size_t kSmallBatch = std::size_t{4} << 20;
 // How a run's outputs are cut into slabs. Settings left open follow from the batch's size. A big batch is cut into
 // parts of at most 256 MiB, so that consumers read while the rest is copied. Small ones share a slab of about 16 MiB,
 // so that messages and wake-ups are paid per slab, not per batch. If samples differ in shape, a slab holds as many as
-// fit into its bytes.
+// fit into its bytes, and larger slabs are fewer.
 struct SlabPlan {
     // 0: chosen by the batch's size.
     struct Wanted {

@@ -49,7 +49,7 @@ with offramp.Egress(**history.options, resume=resume) as egress:
         if submitted == dies:
             os.kill(os.getpid(), signal.SIGKILL)
         tokens = [sample["tokens"] for sample in samples]
-        if form.random() < 0.5:
+        if "tensors" in history.options and form.random() < 0.5:
             tokens = offramp.packed(numpy.concatenate(tokens), [len(each) for each in tokens])
         grid = [sample["grid"] for sample in samples]
         number = numpy.array([[sample["number"]] for sample in samples])
@@ -72,15 +72,16 @@ class History:
             "processor": f"{self.folder}/post.py:save",
             "consumers": chosen.randint(1, 3),
             "settings": settings,
-            "tensors": {
+            "slabs": chosen.randint(1, 5),
+        }
+        if chosen.random() < 0.6:  # else the first batch decides
+            self.options["tensors"] = {
                 "tokens": ("float32", (4, None, WIDTH)),
                 "grid": ("uint8", (4, None, 2, None)),
                 "number": ("int64", (4, 1)),
-            },
-            "device": "cpu",
-            "slabs": chosen.randint(1, 5),
-            "slab_bytes": chosen.choice((4096, 20_000, 1 << 20)),
-        }
+            }
+            self.options["device"] = "cpu"
+            self.options["slab_bytes"] = chosen.choice((4096, 20_000, 1 << 20))
         self.deaths = [chosen.randint(0, len(self._sizes)) for _ in range(chosen.randint(0, 3))]
 
     def _keys(self, number):

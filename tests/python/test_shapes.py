@@ -604,6 +604,24 @@ class Results(Shapes):
             for key, array in zip(keys, arrays):
                 self.assertEqual(array.tobytes(), before[f"{key}.bin"])
 
+    def test_a_resumed_run_keeps_the_size_of_its_slabs(self):
+        import numpy
+
+        options = {"output": self.output, "processor": "checksum", "consumers": 1, "resume": True}
+        mebi = 1 << 20
+        sizes = [30 * mebi, 1]
+
+        def run(last):
+            batches = [([str(size)], [numpy.zeros(size, "uint8")]) for size in sizes[:last]]
+            with offramp.Egress(**options) as egress:
+                for keys, arrays in egress.pending(batches):
+                    egress.submit(arrays, keys)
+                return egress
+
+        for last in (1, 2):
+            self.assertEqual(60 * mebi, run(last)._run._given.slab_bytes)
+        self.assertEqual(1, run(2)._run._given.slabs, "a finished run needs no memory")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,7 +1,8 @@
 """
 FOLDER/.offramp-egress records which batches are done, so that a later run can resume. JSON lines:
 
-    {"offramp_egress": 1, "work": "NAME", "identity": {...}, "tensors": [["logits", "float32", [64, 21]]]}
+    {"offramp_egress": 1, "work": "NAME", "identity": {...}, "tensors": [["logits", "float32", [64, 21]]],
+     "slab_bytes": 67108864}    chosen for samples of different shapes; 0: not chosen
     {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
 
 A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind
@@ -104,6 +105,7 @@ class Checkpoint:
         self.folder = folder
         self._identity = identity
         self._tensors: list[Tensor] = []
+        self.slab_bytes = 0
         self._folder_fd: int | None = None  # the folder's descriptor
         self._lock: int | None = None  # shares the launcher's lock
         self._file: io.FileIO | None = None
@@ -189,11 +191,13 @@ class Checkpoint:
         try:
             header = json.loads(first)
             earlier, work, tensors = header["identity"], header["work"], header["tensors"]
+            slab_bytes = header.get("slab_bytes", 0)
             known = (
                 header["offramp_egress"] == VERSION
                 and isinstance(earlier, dict)
                 and isinstance(work, str)
                 and isinstance(tensors, list)
+                and isinstance(slab_bytes, int)
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             known = False
@@ -202,7 +206,7 @@ class Checkpoint:
                 f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again"
             )
         self._require_same(earlier, self._identity)
-        self.work, self._tensors, self.resumes = work, tensors, True
+        self.work, self._tensors, self.slab_bytes, self.resumes = work, tensors, slab_bytes, True
         for line in lines:
             try:
                 for begin, end, digest in json.loads(line)["done"]:
@@ -358,7 +362,13 @@ class Checkpoint:
             self._file = None  # the next write replaces the file
 
     def _header(self) -> bytes:
-        header = {"offramp_egress": VERSION, "work": self.work, "identity": self._identity, "tensors": self._tensors}
+        header = {
+            "offramp_egress": VERSION,
+            "work": self.work,
+            "identity": self._identity,
+            "tensors": self._tensors,
+            "slab_bytes": self.slab_bytes,
+        }
         return json.dumps(header).encode() + b"\n"
 
     def _rewrite(self) -> None:

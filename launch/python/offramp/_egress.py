@@ -408,7 +408,8 @@ class Egress:
         self._numbering.finish()
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._run is None and self._checkpoint is not None and self._checkpoint.resumes and self._checkpoint.tensors:
-            with self._lock:  # all batches were done: finish the earlier run's results
+            with self._lock:  # all batches were done: finish the earlier run's results, which needs no memory
+                self._options["slabs"] = 1
                 self._open_run(
                     [layout_of(name, description) for name, *description in self._checkpoint.tensors],
                     self._device or "cpu",
@@ -510,6 +511,10 @@ class Egress:
         if run is None:
             if checkpoint is not None:
                 checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
+                # a later batch may be as large as the earlier run's first one
+                slab_bytes = checkpoint.slab_bytes = self._options["slab_bytes"] or max(
+                    slab_bytes, checkpoint.slab_bytes
+                )
                 if consumers is not None:
                     checkpoint.begin(in_place=False)
             if consumers is not None:

@@ -1,0 +1,46 @@
+#include "producer/egress/slab_plan.hpp"
+
+#include <gtest/gtest.h>
+
+namespace offramp {
+namespace {
+
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+
+// Texts of any length, and `fixed` bytes per sample that do not vary.
+SlabPlan plan_of(const SlabPlan::Wanted& wanted, std::int64_t fixed = 0) {
+    const std::int64_t varying[] = {wanted.batch, kVarying, 8}, dense[] = {wanted.batch, fixed};
+    std::vector<TensorSpec> outputs{TensorSpec::contiguous("tokens", kFloat32, varying)};
+    if (fixed > 0) outputs.push_back(TensorSpec::contiguous("image", kUInt8, dense));
+    return SlabPlan::make(outputs, wanted, true);
+}
+
+TEST(VaryingSlabPlan, LargerSlabsAreFewer) {
+    EXPECT_EQ(plan_of({.batch = 8}).slab_count, 16U);
+    EXPECT_EQ(plan_of({.batch = 8}).layout.varying_bytes, 64 * kMebibyte);
+    EXPECT_EQ(plan_of({.batch = 8, .slab_bytes = 512 * kMebibyte}).slab_count, 7U) << "their headers count, too";
+    EXPECT_EQ(plan_of({.batch = 8, .slab_bytes = 4096 * kMebibyte}).slab_count, 4U);
+    EXPECT_EQ(plan_of({.batch = 8, .slabs = 9, .slab_bytes = 4096 * kMebibyte}).slab_count, 9U);
+    EXPECT_EQ(plan_of({.batch = 1}, 1024 * kMebibyte).slab_count, 4U) << "a large output that does not vary";
+}
+
+TEST(VaryingSlabPlan, ALargeOutputThatDoesNotVaryKeepsASlabsWorthOfSamples) {
+    EXPECT_EQ(plan_of({.batch = 64}, 32 * kMebibyte).layout.rows, 8) << "256 MiB of them";
+    EXPECT_EQ(plan_of({.batch = 4}, 32 * kMebibyte).layout.rows, 4) << "a batch's";
+    EXPECT_EQ(plan_of({.batch = 64}, 1024 * kMebibyte).layout.rows, 1);
+    EXPECT_EQ(plan_of({.batch = 1}, 1024).layout.rows, plan_of({.batch = 1}).layout.rows) << "a small one";
+}
+
+TEST(VaryingSlabPlan, LongKeysTakeAnEighthOfASlab) {
+    const SlabPlan plan = plan_of({.batch = 8, .max_key_bytes = 1024});
+    EXPECT_EQ(plan.layout.rows, 8192);
+    EXPECT_EQ(plan.layout.key_capacity, 8 * kMebibyte);
+}
+
+TEST(VaryingSlabPlan, SamplesPerSlabAreAsWanted) {
+    EXPECT_EQ(plan_of({.batch = 8, .samples_per_slab = 3}).layout.rows, 3);
+    EXPECT_EQ(plan_of({.batch = 8, .samples_per_slab = 50000}).layout.rows, 50000);
+}
+
+}  // namespace
+}  // namespace offramp
