@@ -132,8 +132,11 @@ void read_rows(const json& metadata, SlabContents& slab) {
         view.item = sample.at(0).get<std::uint64_t>();
         view.key = sample.at(1).get<std::string>();
         view.empty = sample.at(2).get<bool>();
+        if (sample.size() > 3) view.metadata = sample.at(3).get<std::string>();
         view.row = static_cast<std::uint32_t>(slab.samples.size());
-        require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes, "samples");
+        require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes &&
+                    view.metadata.size() <= kMaxMetadataBytes,
+                "samples");
         slab.samples.push_back(std::move(view));
     }
     std::size_t next = 0;
@@ -239,7 +242,10 @@ std::string payload_metadata(const SlabContents& slab) {
     for (std::size_t i = 0; i < entries.size(); ++i)
         tensors.push_back(tensor_metadata(slab.tensors[i], entries[i].name));
     json samples = json::array();
-    for (const SampleView& sample : slab.samples) samples.push_back({sample.item, sample.key, sample.empty});
+    for (const SampleView& sample : slab.samples) {
+        samples.push_back({sample.item, sample.key, sample.empty});
+        if (!sample.metadata.empty()) samples.back().push_back(sample.metadata);
+    }
     json batches = json::array();
     for (const BatchRecord& piece : slab.batches) batches.push_back({piece.batch, piece.first_row, piece.rows});
     const json metadata = {{"format", slab.varies() ? kVaryingPayloadFormat : kPayloadMetadataFormat},

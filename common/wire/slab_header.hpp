@@ -10,8 +10,8 @@
 //   offset 0        SlabHeader (320 bytes)
 //   tensors_offset  TensorRecord[tensor_count]    the place of each output, and its shape
 //   batches_offset  BatchRecord[batch_count]      which rows of which batches the slab holds
-//   samples_offset  SampleRecord[sample_count]    one per row of dimension 0: the source's item, its key
-//   keys_offset     char[key_bytes]               the samples' keys, UTF-8, back to back
+//   samples_offset  SampleRecord[sample_count]    one per row of dimension 0: the source's item, its texts
+//   texts_offset    char[text_bytes]              each sample's key, then its metadata; UTF-8, back to back
 //   extents_offset  uint64[sample_count][n]       only if samples differ in shape: see below
 //   header_bytes    payload: the tensors' bytes, each at TensorRecord::offset from the payload's start, 512-aligned
 //
@@ -32,6 +32,7 @@ inline constexpr std::uint32_t kSlabHeaderVersion = 2;
 inline constexpr std::uint32_t kMaxTensorsPerSlab = 16;
 inline constexpr std::uint32_t kMaxSamplesPerSlab = 1U << 16;
 inline constexpr std::uint32_t kMaxKeyBytes = 1024;
+inline constexpr std::uint32_t kMaxMetadataBytes = 1U << 14;
 inline constexpr std::uint32_t kMaxUpsampleFactor = 1024;
 inline constexpr std::size_t kPayloadAlignment = 512;
 inline constexpr std::size_t kSampleAlignment = 64;  // of samples that differ in shape, unless they follow one another
@@ -51,11 +52,11 @@ struct SlabHeader {
     std::uint32_t tensor_count;
     std::uint32_t batch_count;
     std::uint32_t sample_count;
-    std::uint32_t key_bytes;
+    std::uint32_t text_bytes;
     std::uint32_t tensors_offset;
     std::uint32_t batches_offset;
     std::uint32_t samples_offset;
-    std::uint32_t keys_offset;
+    std::uint32_t texts_offset;
     std::uint32_t transform;                // OutputTransform
     std::uint32_t upsample_factor;          // LowRes: the factor by which to enlarge height and width; else 1
     std::uint64_t submitted_at_ns;          // CLOCK_MONOTONIC: the copy was enqueued on the egress stream
@@ -92,10 +93,12 @@ struct BatchRecord {
 
 // A sample's bytes in shared memory: written from a SampleEntry, read as a SampleView (slab_view.hpp).
 struct SampleRecord {
-    std::uint64_t item;        // number of the item in the source
-    std::uint32_t key_offset;  // into the key area
-    std::uint16_t key_bytes;   // 0: the key is the item's number in decimal
-    std::uint16_t flags;       // SampleFlags
+    std::uint64_t item;            // number of the item in the source
+    std::uint32_t text_offset;     // of the key, in the area of texts
+    std::uint32_t metadata_bytes;  // of a JSON object behind the key; 0: none
+    std::uint16_t key_bytes;       // 0: the key is the item's number in decimal
+    std::uint16_t flags;           // SampleFlags
+    std::uint32_t reserved;
 };
 
 enum SampleFlags : std::uint16_t {
@@ -111,6 +114,6 @@ static_assert(offsetof(SlabHeader, trace_id) == 200 && offsetof(SlabHeader, exte
 static_assert(sizeof(TensorRecord) == 216 && std::has_unique_object_representations_v<TensorRecord>);
 static_assert(offsetof(TensorRecord, shape) == 72 && offsetof(TensorRecord, offset) == 200);
 static_assert(sizeof(BatchRecord) == 24 && std::has_unique_object_representations_v<BatchRecord>);
-static_assert(sizeof(SampleRecord) == 16 && std::has_unique_object_representations_v<SampleRecord>);
+static_assert(sizeof(SampleRecord) == 24 && std::has_unique_object_representations_v<SampleRecord>);
 
 }  // namespace offramp

@@ -39,7 +39,7 @@ constexpr std::size_t kManySpans = 64;
 }  // namespace
 
 SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches,
-                            std::size_t max_key_bytes, std::size_t varying_bytes) {
+                            std::size_t max_text_bytes, std::size_t varying_bytes) {
     if (outputs.empty() || outputs.size() > kMaxTensorsPerSlab)
         throw ConfigError("a batch has " + std::to_string(outputs.size()) + " tensors",
                           "A slab holds 1 to " + std::to_string(kMaxTensorsPerSlab));
@@ -48,17 +48,17 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
                               " batches cannot be laid out",
                           "Samples: 1 to " + std::to_string(kMaxSamplesPerSlab) + "; batches likewise");
     SlabLayout layout{.rows = rows, .batches = batches};
-    expect(max_key_bytes <= kMaxKeyBytes, "a key has at most kMaxKeyBytes bytes");
-    layout.key_capacity = static_cast<std::size_t>(rows) * max_key_bytes;
+    expect(max_text_bytes <= kMaxKeyBytes + kMaxMetadataBytes, "a sample's texts are within their limits");
+    layout.text_capacity = static_cast<std::size_t>(rows) * max_text_bytes;
     layout.tensors_offset = sizeof(SlabHeader);
     layout.batches_offset = layout.tensors_offset + outputs.size() * sizeof(TensorRecord);
     layout.samples_offset = layout.batches_offset + batches * sizeof(BatchRecord);
-    layout.keys_offset = layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord);
+    layout.texts_offset = layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord);
     for (const TensorSpec& output : outputs) {
         layout.extent_places.push_back(layout.extent_words);
         if (output.varies()) layout.extent_words += 1 + output.varying_dims();
     }
-    layout.header_bytes = layout.keys_offset + layout.key_capacity;
+    layout.header_bytes = layout.texts_offset + layout.text_capacity;
     if (layout.varies()) {
         layout.extents_offset = round_up(layout.header_bytes, sizeof(std::uint64_t));
         layout.header_bytes =

@@ -18,13 +18,13 @@ constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
 // memory. Every slab has room for `rows` samples of every output, so an output has the same offset in all slabs,
 // independent of the number of samples. Outputs whose samples differ in shape share the area behind the others.
 struct SlabLayout {
-    std::int64_t rows = 0;         // most samples in a slab
-    std::uint32_t batches = 0;     // most batches in a slab
-    std::size_t key_capacity = 0;  // bytes for the samples' keys
+    std::int64_t rows = 0;          // most samples in a slab
+    std::uint32_t batches = 0;      // most batches in a slab
+    std::size_t text_capacity = 0;  // bytes for the samples' keys and metadata
     std::size_t tensors_offset = 0;
     std::size_t batches_offset = 0;
     std::size_t samples_offset = 0;
-    std::size_t keys_offset = 0;
+    std::size_t texts_offset = 0;
     std::size_t extents_offset = 0;          // 0: no output varies
     std::size_t extent_words = 0;            // uint64 per sample in the extents table
     std::size_t header_bytes = 0;            // payload starts here; whole pages
@@ -38,13 +38,13 @@ struct SlabLayout {
 
     bool varies() const { return extent_words > 0; }
 
-    // `outputs`: the model's outputs with any number of rows. `max_key_bytes`: the source's longest key, so that any
-    // `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if there are no outputs or
-    // too many, or if rows or batches are not 1 to kMaxSamplesPerSlab. Also if an output is not dense
-    // (TensorSpec::dense_rows), is empty or too large, does not have whole bytes (DType::whole_bytes), or has a name
-    // longer than kMaxTensorName.
+    // `outputs`: the model's outputs with any number of rows. `max_text_bytes`: of a sample's key and
+    // metadata, so that any `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if
+    // there are no outputs or too many, or if rows or batches are not 1 to kMaxSamplesPerSlab. Also if an output is not
+    // dense (TensorSpec::dense_rows), is empty or too large, does not have whole bytes (DType::whole_bytes), or has a
+    // name longer than kMaxTensorName.
     static SlabLayout make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches = 1,
-                           std::size_t max_key_bytes = 0, std::size_t varying_bytes = 0);
+                           std::size_t max_text_bytes = 0, std::size_t varying_bytes = 0);
 };
 
 // The distribution of slabs over shared-memory objects: spans of whole slabs, so that reserving, faulting and

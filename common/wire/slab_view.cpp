@@ -168,8 +168,8 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
         find_table<TensorRecord>(head, "tensor table", header.tensors_offset, header.tensor_count, kMaxTensorsPerSlab);
     const auto sample_table =
         find_table<SampleRecord>(head, "sample table", header.samples_offset, header.sample_count, kMaxSamplesPerSlab);
-    const auto keys =
-        find_table<char>(head, "key area", header.keys_offset, header.key_bytes, kMaxSamplesPerSlab * kMaxKeyBytes);
+    const auto texts = find_table<char>(head, "area of texts", header.texts_offset, header.text_bytes,
+                                        kMaxSamplesPerSlab * (kMaxKeyBytes + kMaxMetadataBytes));
     const auto batch_table =
         find_table<BatchRecord>(head, "batch table", header.batches_offset, header.batch_count, kMaxSamplesPerSlab);
 
@@ -189,9 +189,13 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     samples.resize(header.sample_count);
     for (std::uint32_t row = 0; row < header.sample_count; ++row) {
         const auto record = record_at<SampleRecord>(sample_table, row);
-        require(record.key_bytes <= std::min<std::size_t>(kMaxKeyBytes, keys.size()) &&
-                    record.key_offset <= keys.size() - record.key_bytes,
-                "sample key", record.key_offset, keys.size());
+        require(record.key_bytes <= kMaxKeyBytes, "sample key's bytes", record.key_bytes, kMaxKeyBytes);
+        require(record.metadata_bytes <= kMaxMetadataBytes, "sample metadata's bytes", record.metadata_bytes,
+                kMaxMetadataBytes);
+        const std::size_t text_bytes = std::size_t{record.key_bytes} + record.metadata_bytes;
+        require(text_bytes <= texts.size() && record.text_offset <= texts.size() - text_bytes, "sample text",
+                record.text_offset, texts.size());
+        const auto* const text = reinterpret_cast<const char*>(texts.data()) + record.text_offset;
         SampleView& view = samples[row];
         view.item = record.item;
         view.row = row;
@@ -199,7 +203,8 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
         if (record.key_bytes == 0)
             view.key = std::to_string(record.item);
         else
-            view.key.assign(reinterpret_cast<const char*>(keys.data()) + record.key_offset, record.key_bytes);
+            view.key.assign(text, record.key_bytes);
+        view.metadata.assign(text + record.key_bytes, record.metadata_bytes);
     }
     std::uint32_t next_sample = 0;
     for (const BatchRecord& piece : batches) {
@@ -262,7 +267,7 @@ SlabWriter::SlabWriter(std::span<std::byte> slab, const SlabLayout& layout) : sl
 }
 
 void SlabWriter::begin(const HeaderFields& header_fields) {
-    rows_ = batches_ = key_bytes_ = 0;
+    rows_ = batches_ = text_bytes_ = 0;
     varying_end_ = 0;
     SlabHeader header{};
     header.magic = kSlabMagic;
@@ -275,7 +280,7 @@ void SlabWriter::begin(const HeaderFields& header_fields) {
     header.tensors_offset = static_cast<std::uint32_t>(layout_->tensors_offset);
     header.batches_offset = static_cast<std::uint32_t>(layout_->batches_offset);
     header.samples_offset = static_cast<std::uint32_t>(layout_->samples_offset);
-    header.keys_offset = static_cast<std::uint32_t>(layout_->keys_offset);
+    header.texts_offset = static_cast<std::uint32_t>(layout_->texts_offset);
     header.extents_offset = static_cast<std::uint32_t>(layout_->extents_offset);
     header.transform = static_cast<std::uint32_t>(header_fields.transform);
     header.upsample_factor = header_fields.upsample_factor;
@@ -286,21 +291,27 @@ void SlabWriter::begin(const HeaderFields& header_fields) {
 }
 
 bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples) {
-    std::size_t key_bytes = 0;
-    for (const SampleEntry& sample : samples) key_bytes += sample.key.size();
-    if (!has_room(samples.size(), key_bytes)) return false;
+    std::size_t text_bytes = 0;
+    for (const SampleEntry& sample : samples) text_bytes += sample.text_bytes();
+    if (!has_room(samples.size(), text_bytes)) return false;
 
     const BatchRecord piece{batch, first_row, static_cast<std::uint32_t>(samples.size()), rows_, 0};
     std::memcpy(slab_.data() + layout_->batches_offset + batches_ * sizeof piece, &piece, sizeof piece);
     ++batches_;
     for (const SampleEntry& sample : samples) {
-        expect(sample.key.size() <= kMaxKeyBytes, "a key has at most kMaxKeyBytes bytes");
-        const SampleRecord record{sample.item, key_bytes_, static_cast<std::uint16_t>(sample.key.size()),
-                                  static_cast<std::uint16_t>(sample.empty ? kSampleEmpty : 0)};
+        expect(sample.key.size() <= kMaxKeyBytes && sample.metadata.size() <= kMaxMetadataBytes,
+               "a sample's texts are within their limits");
+        const SampleRecord record{sample.item,
+                                  text_bytes_,
+                                  static_cast<std::uint32_t>(sample.metadata.size()),
+                                  static_cast<std::uint16_t>(sample.key.size()),
+                                  static_cast<std::uint16_t>(sample.empty ? kSampleEmpty : 0),
+                                  0};
         std::memcpy(slab_.data() + layout_->samples_offset + rows_ * sizeof record, &record, sizeof record);
-        if (!sample.key.empty())
-            std::memcpy(slab_.data() + layout_->keys_offset + key_bytes_, sample.key.data(), sample.key.size());
-        key_bytes_ += static_cast<std::uint32_t>(sample.key.size());
+        for (const std::string_view text : {sample.key, sample.metadata}) {
+            std::ranges::copy(std::as_bytes(std::span(text)), slab_.data() + layout_->texts_offset + text_bytes_);
+            text_bytes_ += static_cast<std::uint32_t>(text.size());
+        }
         ++rows_;
     }
     return true;
@@ -321,7 +332,7 @@ void SlabWriter::finish(std::uint64_t submitted_at_ns) {
     header.tensor_count = static_cast<std::uint32_t>(layout_->tensors.size());
     header.batch_count = batches_;
     header.sample_count = rows_;
-    header.key_bytes = key_bytes_;
+    header.text_bytes = text_bytes_;
     header.submitted_at_ns = submitted_at_ns;
     header.payload_bytes = 0;
     for (std::size_t i = 0; i < layout_->tensors.size(); ++i) {
@@ -355,18 +366,18 @@ std::span<std::byte> SlabWriter::tensor_rows(std::size_t tensor, std::uint32_t f
     return slab_.subspan(layout_->header_bytes + layout_->offsets[tensor] + first_row * row_bytes, rows * row_bytes);
 }
 
-bool SlabWriter::has_room(std::size_t samples, std::size_t key_bytes) const {
+bool SlabWriter::has_room(std::size_t samples, std::size_t text_bytes) const {
     return batches_ < layout_->batches && rows_ + samples <= static_cast<std::size_t>(layout_->rows) &&
-           key_bytes_ + key_bytes <= layout_->key_capacity;
+           text_bytes_ + text_bytes <= layout_->text_capacity;
 }
 
 std::uint32_t SlabWriter::room_for(std::span<const SampleEntry> samples, std::span<const std::size_t> bytes) const {
-    std::size_t end = round_up(varying_end_, kSampleAlignment), key_bytes = 0;
+    std::size_t end = round_up(varying_end_, kSampleAlignment), text_bytes = 0;
     std::uint32_t fitting = 0;
     for (; fitting < samples.size(); ++fitting) {
         end += bytes[fitting];
-        key_bytes += samples[fitting].key.size();
-        if (end > layout_->varying_bytes || !has_room(fitting + 1, key_bytes)) break;
+        text_bytes += samples[fitting].text_bytes();
+        if (end > layout_->varying_bytes || !has_room(fitting + 1, text_bytes)) break;
     }
     return fitting;
 }

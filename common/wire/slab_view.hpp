@@ -15,13 +15,14 @@
 namespace offramp {
 
 // A reader's view of one sample of a slab: its validated SampleRecord (slab_header.hpp), its position in slab and
-// batch, and its key.
+// batch, and its texts.
 struct SampleView {
     std::uint64_t item = 0;   // number in the source
     std::uint64_t batch = 0;  // number of its batch
     std::uint32_t row = 0;    // index in dimension 0 of every tensor of this slab
     bool empty = false;       // the item is unreadable, or its outputs are meaningless: ignore its row
     std::string key;          // the source's key, or the item's number in decimal
+    std::string metadata;     // a JSON object; empty: none
 };
 
 // One tensor of a slab: spec.shape[0] samples. Borrows the slab.
@@ -84,6 +85,9 @@ struct SampleEntry {
     std::uint64_t item = 0;
     std::string_view key;  // empty: the item's number is the key
     bool empty = false;
+    std::string_view metadata{};  // a JSON object, or empty
+
+    std::size_t text_bytes() const { return key.size() + metadata.size(); }
 };
 
 // Writes the header of one slab. Call begin(), add_batch() for each piece of a batch, then finish().
@@ -107,7 +111,7 @@ class SlabWriter {
     void begin(const HeaderFields& header_fields);
 
     // Appends rows [first_row, first_row + samples.size()) of a batch. Returns false, and changes nothing, if the slab
-    // has no room for the samples, the batch entry or the keys.
+    // has no room for the samples, the batch entry or the texts.
     bool add_batch(std::uint64_t batch, std::uint32_t first_row, std::span<const SampleEntry> samples);
 
     // Marks an added row as empty.
@@ -130,13 +134,13 @@ class SlabWriter {
                                    bool follows);
 
   private:
-    bool has_room(std::size_t samples, std::size_t key_bytes) const;
+    bool has_room(std::size_t samples, std::size_t text_bytes) const;
 
     std::span<std::byte> slab_;
     const SlabLayout* layout_;
     std::uint32_t rows_ = 0;
     std::uint32_t batches_ = 0;
-    std::uint32_t key_bytes_ = 0;
+    std::uint32_t text_bytes_ = 0;
     std::size_t varying_end_ = 0;  // of the rows placed so far, in the area for outputs that vary
 };
 

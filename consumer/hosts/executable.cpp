@@ -145,6 +145,8 @@ class Executable {
                                {"batch", sample.batch},
                                {"key", std::string(sample.key, sample.key_bytes)},
                                {"row", sample.row}});
+            if (sample.metadata_bytes > 0)
+                samples.back()["metadata"] = parse_json_or_discard({sample.metadata, sample.metadata_bytes});
         }
         return {{"number", slab_}, {"name", slab.name}, {"tensors", tensors}, {"samples", samples}};
     }

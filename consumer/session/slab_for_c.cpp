@@ -35,7 +35,9 @@ const offramp_slab& SlabForC::of(const SlabContents& slab) {
                             .key = sample.key.c_str(),
                             .key_bytes = sample.key.size(),
                             .row = sample.row,
-                            .empty = sample.empty ? 1U : 0U});
+                            .empty = sample.empty ? 1U : 0U,
+                            .metadata = sample.metadata.c_str(),
+                            .metadata_bytes = sample.metadata.size()});
     for (const TensorView& tensor : slab.tensors)
         tensors_.push_back({.size = sizeof(offramp_tensor),
                             .name = tensor.spec.name.c_str(),

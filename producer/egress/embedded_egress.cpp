@@ -12,6 +12,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
+#include "common/json/json_text.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/tracing/live_trace.hpp"
 #include "common/wire/slab_header.hpp"
@@ -32,6 +33,7 @@ constexpr std::size_t kMostSampleBytes = std::size_t{1} << 44;  // far above any
 // Held by each tensor of a batch until its last copy is done.
 struct Held {
     std::vector<std::string> keys;
+    std::vector<std::string> metadata;
     std::shared_ptr<const void> owner;
 };
 
@@ -61,6 +63,9 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(options.plan.max_key_bytes <= kMaxKeyBytes,
             "keys of " + std::to_string(options.plan.max_key_bytes) + " bytes",
             "Give at most " + std::to_string(kMaxKeyBytes));
+    require(options.plan.metadata_bytes <= kMaxMetadataBytes,
+            "metadata of " + std::to_string(options.plan.metadata_bytes) + " bytes per sample",
+            "Give at most " + std::to_string(kMaxMetadataBytes));
     require(options.name.size() < 64, "a name of " + std::to_string(options.name.size()) + " bytes", "Give at most 63");
     const BrokerOptions usual;
     require(options.run.broker.visibility_timeout > std::chrono::nanoseconds{},
@@ -85,6 +90,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     std::optional<std::uint64_t> submit(Batch batch);
     bool drain(std::optional<std::chrono::nanoseconds> timeout);
     void check(const Batch& batch) const;
+    void check_metadata(const Batch& batch) const;
     std::vector<DeviceTensor> checked_tensors(const Batch& batch) const;
     DeviceTensor checked_samples(const Batch& batch, std::size_t tensor) const;
     void require_room(const std::vector<DeviceTensor>& tensors, const Batch& batch) const;
@@ -238,6 +244,9 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
     if (!one_a_row(batch.keys.size()))
         refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
                "Give one for each sample, or none");
+    if (!one_a_row(batch.metadata.size()))
+        refuse(std::to_string(batch.metadata.size()) + " metadata for " + std::to_string(batch.rows) + " samples",
+               "Give one for each sample, or none");
     if (!one_a_row(batch.items.size()))
         refuse(std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
                "Give one for each sample, or none");
@@ -245,6 +254,7 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         if (key.empty() || key.size() > options.plan.max_key_bytes || !is_utf8(key))
             refuse("a key of " + std::to_string(key.size()) + " bytes: '" + printable(key.substr(0, 64)) + "'",
                    "Keys are UTF-8 of 1 to " + std::to_string(options.plan.max_key_bytes) + " bytes (max_key_bytes)");
+    check_metadata(batch);
     if (!batch.items.empty() && (batch.items.front() < next_item ||
                                  std::ranges::adjacent_find(batch.items, std::greater_equal<>()) != batch.items.end()))
         refuse("item numbers do not increase", "Number items once, in the order of submission; the next number is " +
@@ -253,6 +263,23 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
     constexpr std::uint64_t kMostItems = std::numeric_limits<std::uint64_t>::max();
     if (batch.items.empty() ? batch.rows > kMostItems - next_item : batch.items.back() == kMostItems)
         refuse("an item has the number " + std::to_string(kMostItems), "Use item numbers below that");
+}
+
+void EmbeddedEgress::Parts::check_metadata(const Batch& batch) const {
+    for (std::size_t row = 0; row < batch.metadata.size(); ++row) {
+        const std::string& text = batch.metadata[row];
+        if (text.empty()) continue;
+        const std::string which = "the metadata of sample " + std::to_string(row);
+        if (text.size() > options.plan.metadata_bytes)
+            refuse(which + " has " + std::to_string(text.size()) + " bytes as JSON, and the run was opened for " +
+                       std::to_string(options.plan.metadata_bytes),
+                   text.size() > kMaxMetadataBytes
+                       ? "Give at most " + std::to_string(kMaxMetadataBytes) + "; submit larger data as a tensor"
+                       : "Open it with metadata_bytes of at least " + std::to_string(text.size()));
+        if (!parse_json_or_discard(text).is_object())
+            refuse(which + " is not a JSON object: '" + printable(text.substr(0, 64)) + "'",
+                   "Give one in UTF-8, such as {\"path\": \"a.png\"}");
+    }
 }
 
 std::vector<DeviceTensor> EmbeddedEgress::Parts::checked_tensors(const Batch& batch) const {
@@ -325,11 +352,13 @@ void EmbeddedEgress::Parts::require_room(const std::vector<DeviceTensor>& tensor
 
 OutputBatch EmbeddedEgress::Parts::described(Batch batch, std::vector<DeviceTensor> tensors) {
     void* const on_stream = batch.stream;
-    const auto held = std::make_shared<Held>(Held{std::move(batch.keys), std::move(batch.owner)});
+    const auto held =
+        std::make_shared<Held>(Held{std::move(batch.keys), std::move(batch.metadata), std::move(batch.owner)});
     OutputBatch output{.number = batches, .rows = std::vector<RowInfo>(batch.rows)};
     for (std::uint32_t row = 0; row < batch.rows; ++row) {
         output.rows[row].item = batch.items.empty() ? next_item + row : batch.items[row];
         if (!held->keys.empty()) output.rows[row].key = held->keys[row];
+        if (!held->metadata.empty()) output.rows[row].metadata = held->metadata[row];
     }
     output.tensors = std::move(tensors);
     for (DeviceTensor& tensor : output.tensors) tensor.owner = held;

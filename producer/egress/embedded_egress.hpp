@@ -49,8 +49,9 @@ class EmbeddedEgress {
         // by tensor: of each row, its address; null: the rows of this tensor follow one another
         std::span<const void* const* const> addresses{};
         std::uint32_t rows = 0;
-        std::vector<std::string> keys;     // one per row, or none: item numbers serve as keys
-        std::vector<std::uint64_t> items;  // one per row, ascending, or none: counted on from the batch before
+        std::vector<std::string> keys;        // one per row, or none: item numbers serve as keys
+        std::vector<std::string> metadata{};  // one per row, or none: a JSON object, or empty
+        std::vector<std::uint64_t> items;     // one per row, ascending, or none: counted on from the batch before
         void* stream = nullptr;  // cudaStream_t or CUstream on which the tensors are written; null: the legacy stream
         // keeps the tensors alive; released on one of the run's threads when their copies are done
         std::shared_ptr<const void> owner;

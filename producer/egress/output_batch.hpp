@@ -28,7 +28,8 @@ struct RowOutliers {
 // part that consumers get. The reason for an empty row is counted and reported by the producer only.
 struct RowInfo {
     std::uint64_t item = 0;
-    std::string_view key;  // the source's, which outlives it; empty: the item number serves as the key
+    std::string_view key;         // the source's, which outlives it; empty: the item number serves as the key
+    std::string_view metadata{};  // a JSON object that outlives it, or empty
     // the item is unreadable or done: its row is zero before normalisation, and invalid
     bool empty = false;
     bool done = false;   // by an earlier run or producer: empty only because other items need its batch

@@ -34,7 +34,7 @@ std::uint32_t SlabFilling::take_rows(const OutputBatch& batch, std::uint32_t fir
     sample_bytes_.clear();
     for (std::uint32_t row = first_row; row < first_row + rows; ++row) {
         const RowInfo& entry = batch.rows[row];
-        entries_.push_back({entry.item, entry.key, entry.empty});
+        entries_.push_back({entry.item, entry.key, entry.empty, entry.metadata});
         if (layout_.varies()) sample_bytes_.push_back(batch.varying_bytes(row));
     }
     if (layout_.varies()) entries_.resize(writer_.room_for(entries_, sample_bytes_));

@@ -20,7 +20,7 @@ constexpr std::size_t kVaryingPool = std::size_t{4} << 30;
 constexpr std::uint32_t kFewestSlabs = 4;
 constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
 constexpr std::size_t kLeastSamples = 64;
-constexpr std::size_t kMostOfHeader = 8;  // keys may have this part of a slab's bytes
+constexpr std::size_t kPartOfTexts = 8;  // keys and metadata may have an eighth of a slab's bytes
 
 std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     std::size_t bytes = 0;
@@ -36,7 +36,7 @@ std::int64_t rows_of_varying(const std::vector<TensorSpec>& outputs, const SlabP
     std::size_t fixed_bytes = 0;
     for (const TensorSpec& output : outputs)
         if (!output.varies()) fixed_bytes += output.row_bytes();
-    const std::size_t sample_bytes = std::max(kUsualSample, wanted.max_key_bytes * kMostOfHeader);
+    const std::size_t sample_bytes = std::max(kUsualSample, wanted.max_text_bytes() * kPartOfTexts);
     const std::size_t rows = std::clamp<std::size_t>(slab_bytes / sample_bytes, kLeastSamples, kMaxSamplesPerSlab);
     if (fixed_bytes == 0) return static_cast<std::int64_t>(rows);
     const std::size_t room = std::max(slab_bytes / 2, std::min(fixed_bytes * wanted.batch, kBigSlab));
@@ -47,8 +47,8 @@ SlabPlan plan_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wa
     const std::size_t slab_bytes = wanted.slab_bytes > 0 ? wanted.slab_bytes : kVaryingSlab;
     const std::int64_t rows = rows_of_varying(outputs, wanted, slab_bytes);
     const std::size_t sharing = wanted.may_share ? std::min<std::size_t>(rows, kMostBatchesASlab) : 1;
-    SlabPlan plan{.layout = SlabLayout::make(outputs, rows, static_cast<std::uint32_t>(sharing), wanted.max_key_bytes,
-                                             slab_bytes),
+    SlabPlan plan{.layout = SlabLayout::make(outputs, rows, static_cast<std::uint32_t>(sharing),
+                                             wanted.max_text_bytes(), slab_bytes),
                   .slab_count = wanted.slabs};
     if (plan.slab_count == 0)
         plan.slab_count = static_cast<std::uint32_t>(
@@ -79,12 +79,12 @@ SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& as
     if (std::ranges::any_of(outputs, &TensorSpec::varies)) return plan_varying(outputs, asked);
     Wanted wanted = asked;
     wanted.samples_per_slab = std::min(wanted.samples_per_slab, wanted.batch);
-    const std::size_t batch_bytes = bytes_of(outputs);
+    const std::size_t batch_bytes = bytes_of(outputs) + wanted.batch * wanted.metadata_bytes;
     const std::uint32_t parts = parts_of(batch_bytes, wanted);
     const std::uint32_t sharing = batches_sharing(batch_bytes, parts, wanted);
     const std::uint32_t rows =
         wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
-    SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_key_bytes),
+    SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_text_bytes()),
                   .slab_count = wanted.slabs};
     if (plan.slab_count == 0)
         plan.slab_count = sharing > 1 ? kSharedSlabs : (on_gpu ? kPoolBatchesOnGpu : kPoolBatchesOnCpu) * parts;

@@ -27,6 +27,9 @@ struct SlabPlan {
         std::size_t slab_bytes = 0;  // for outputs that vary
         bool may_share = true;       // allow several batches in one slab
         std::size_t max_key_bytes = 255;
+        std::size_t metadata_bytes = 0;  // at most, of a sample
+
+        std::size_t max_text_bytes() const { return max_key_bytes + metadata_bytes; }
     };
     SlabLayout layout;
     std::uint32_t slab_count = 0;

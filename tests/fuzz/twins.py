@@ -20,8 +20,8 @@ TWINS = {
     ),
     "slab-header": (
         "common/wire/slab_view.cpp",
-        "record.key_offset <= keys.size() - record.key_bytes",
-        "record.key_offset < ~0U",
+        "record.text_offset <= texts.size() - text_bytes",
+        "record.text_offset < ~0U",
     ),
     "ledger-region": (
         "consumer/session/run_views.cpp",

@@ -127,7 +127,7 @@ typedef struct offramp_egress_options {
                                           count a failure against its slab; never one in the egress's own process.
                                           0: the consumer stays and keeps its slabs. No other value is valid */
     uint32_t report_failed;            /* 1: offramp_egress_take_failed() returns dropped and dead-lettered items */
-    uint32_t reserved;
+    uint32_t metadata_bytes;           /* 0; at most 16384: largest metadata of a sample */
     uint64_t slab_bytes; /* 64 MiB: room in a slab for all tensors with OFFRAMP_VARIABLE. A sample must fit */
 } offramp_egress_options;
 
@@ -160,11 +160,12 @@ typedef struct offramp_batch {
      * from tensors[t]. */
     const int64_t* const* extents;
     const void* const* const* addresses;
+    const char* const* metadata; /* one per row: a JSON object in UTF-8, or NULL. NULL: no metadata */
 } offramp_batch;
 
 /* Waits only while all slabs are full. OFFRAMP_TIMEOUT after the batch's `timeout_seconds`: the batch was not
- * accepted; you may submit it again. Keys and items are copied. The tensors are read later, after the work already
- * queued on the stream. */
+ * accepted; you may submit it again. Keys, metadata and items are copied. The tensors are read later, after the work
+ * already queued on the stream. */
 OFFRAMP_API int32_t offramp_egress_submit(offramp_egress* egress, const offramp_batch* batch, offramp_error* error);
 
 /* Accepts no more batches, and returns when consumers have finished all slabs. OFFRAMP_TIMEOUT after `timeout_seconds`
@@ -213,8 +214,10 @@ typedef struct offramp_sample {
     uint64_t batch;
     const char* key; /* NUL-terminated */
     size_t key_bytes;
-    uint32_t row;   /* index in dimension 0 of every tensor */
-    uint32_t empty; /* 1: the item could not be read; ignore its row */
+    uint32_t row;         /* index in dimension 0 of every tensor */
+    uint32_t empty;       /* 1: the item could not be read; ignore its row */
+    const char* metadata; /* a JSON object, NUL-terminated; "": none */
+    size_t metadata_bytes;
 } offramp_sample;
 
 /* One slab: read-only memory, valid during the call that receives it. */

@@ -115,11 +115,12 @@ class Http final : public Processor {
             body_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
             return;
         }
-        const nlohmann::ordered_json head{{"key", sample.key},
-                                          {"output", tensor.spec.name},
-                                          {"model", slab.model},
-                                          {"dtype", to_string(tensor.spec.dtype)},
-                                          {"shape", sample_shape(spec)}};
+        nlohmann::ordered_json head{{"key", sample.key},
+                                    {"output", tensor.spec.name},
+                                    {"model", slab.model},
+                                    {"dtype", to_string(tensor.spec.dtype)},
+                                    {"shape", sample_shape(spec)}};
+        if (!sample.metadata.empty()) head["metadata"] = parse_json_or_discard(sample.metadata);
         body_ = json_text(head);
         body_.pop_back();
         body_ += ",\"data\":";

@@ -35,7 +35,9 @@ class Safetensors final : public Processor {
             if (sample.empty) continue;
             if (entries.empty() || slab.varies()) entries = entries_of(slab, sample.row);
             AtomicFile file(sample_path(folder_, sample.key, ".safetensors"), durability_);
-            const std::string header = safetensors_header(entries, {{"key", sample.key}, {"model", slab.model}});
+            std::map<std::string, std::string> metadata{{"key", sample.key}, {"model", slab.model}};
+            if (!sample.metadata.empty()) metadata.emplace("metadata", sample.metadata);
+            const std::string header = safetensors_header(entries, metadata);
             file.write(std::as_bytes(std::span(header)));
             for (const TensorView& tensor : slab.tensors)
                 in_chunks(array_.of(tensor, sample.row), progress,

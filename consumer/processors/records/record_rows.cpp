@@ -32,6 +32,7 @@ std::span<const RecordRow> RecordRows::of(const SlabContents& slab, const Progre
             if (!beside.id.empty()) row.id = std::move(beside.id);
             row.columns = std::move(beside.columns);
         }
+        if (!sample.metadata.empty()) row.columns = sample.metadata;
         if (sample.empty) continue;
         row.files = files_of_others(slab, sample);
         if (!outputs.empty()) row.classes = classes_of(outputs, sample, progress);

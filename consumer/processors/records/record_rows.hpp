@@ -20,11 +20,12 @@ struct RecordRow {
     std::optional<std::string> classes;  // {"0": 0.75, "15": 0.25}; of several outputs {"out": {...}, "aux": {...}};
                                          // nothing: the model has no classes
     std::optional<std::string> id;       // as the input, a table of texts, has it; nothing: none, or it cannot be read
-    std::string columns = "{}";
+    std::string columns = "{}";          // of the input, or the sample's metadata
 };
 
 // Makes a row for each item, for processors that write a table of items. The row has the files that the run's other
-// processors write, the share of pixels of each class, and the item's input columns. An empty row has only the columns.
+// processors write, the share of pixels of each class, and the item's input columns
+// or metadata. An empty row has only the columns.
 //
 // Borrows: what the options refer to. Owns the list of the input and scratch memory. Thread: one. Errors: those of
 // InputColumns and ClassIds.

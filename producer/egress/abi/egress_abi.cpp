@@ -109,6 +109,7 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     }
     EgressRunOptions& run = wanted.run;
     if (options.max_key_bytes != 0) wanted.plan.max_key_bytes = options.max_key_bytes;
+    wanted.plan.metadata_bytes = options.metadata_bytes;
     if (options.max_consumers != 0) run.max_consumers = options.max_consumers;
     if (options.drop_when_full != 0) run.when_full = WhenFull::Drop;
     if (options.max_failures != 0) run.broker.max_failures = options.max_failures;
@@ -165,6 +166,9 @@ EmbeddedEgress::Batch batch_of(const offramp_batch& given, std::uint32_t tensors
         if (given.keys != nullptr) throw ConfigError("a batch has both keys and key_text", "Give one of them");
         batch.keys = split_keys({given.key_text, given.key_text_bytes}, given.rows);
     }
+    if (given.metadata != nullptr)
+        for (std::uint32_t row = 0; row < given.rows; ++row)
+            batch.metadata.emplace_back(text_or(given.metadata[row], ""));
     if (given.items != nullptr) batch.items.assign(given.items, given.items + given.rows);
     return batch;
 }

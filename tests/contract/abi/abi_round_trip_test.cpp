@@ -92,6 +92,8 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
     EXPECT_EQ(stats.samples_dropped, 0U);
 }
 
+std::string metadata_of(const std::string& key) { return key.back() == '2' ? "" : R"({"of":")" + key + R"("})"; }
+
 // Lists of samples and packed samples in turn, some of them empty, in slabs that hold few of them.
 TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
     constexpr std::int64_t kWidth = 3;
@@ -100,6 +102,7 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
                           .tensors = {{"tokens", float32, {4, OFFRAMP_VARIABLE, kWidth}}, {"ids", uint8, {4, 2}}},
                           .device = "cpu"};
     options.slab_bytes = 1024;
+    options.metadata_bytes = 32;
     Egress egress(options);
     std::map<std::string, std::vector<float>> tokens;
     std::map<std::string, std::vector<std::uint8_t>> ids;
@@ -111,6 +114,7 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
                 const auto numbers = slab.row<float>(row);
                 EXPECT_THAT(slab.shape(row), ElementsAre(std::ssize(numbers) / kWidth, kWidth));
                 EXPECT_THAT(slab.shape(row, 1), ElementsAre(2));
+                EXPECT_EQ(slab.metadata(row), metadata_of(std::string(slab.key(row))));
                 EXPECT_TRUE(tokens.emplace(slab.key(row), std::vector<float>(numbers.begin(), numbers.end())).second);
                 const auto bytes = slab.row<std::uint8_t>(row, 1);
                 ids.emplace(slab.key(row), std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
@@ -126,7 +130,7 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
         };
         const auto made = std::make_shared<Made>();
         const auto rows = static_cast<std::uint32_t>(number % 5 + 1);
-        std::vector<std::string> keys;
+        std::vector<std::string> keys, metadata;
         std::vector<std::int64_t> lengths;
         std::vector<const void*> addresses;
         for (std::uint32_t row = 0; row < rows; ++row) {
@@ -136,11 +140,12 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesArriveWithTheirShapeAndBytes) {
             made->ids.insert(made->ids.end(), {static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(row)});
             addresses.push_back(sample.data());
             keys.push_back(std::to_string(number) + "/" + std::to_string(row));
+            metadata.push_back(metadata_of(keys.back()));
             submitted[keys.back()] = sample;
         }
         const BatchTensor of_tokens =
             number % 2 == 0 ? BatchTensor(addresses, lengths) : BatchTensor(made->packed.data(), lengths);
-        egress.submit({of_tokens, made->ids.data()}, rows, nullptr, made, keys);
+        egress.submit({of_tokens, made->ids.data()}, rows, nullptr, made, keys, {}, metadata);
     }
     EXPECT_TRUE(egress.drain());
     consumer.join();
@@ -199,6 +204,29 @@ TEST_F(RoundTrip, ExtentsThatDoNotFitTheRunAreRefused) {
     EXPECT_THAT(refusal(grid, {std::vector<const void*>{numbers.data(), numbers.data()}, {}}),
                 HasSubstr("tensor 'ids' has extents or addresses, and the run was opened for samples of one shape"));
     EXPECT_EQ(refusal(grid, ids), "taken");
+}
+
+TEST_F(RoundTrip, MetadataThatIsNoSmallObjectIsRefused) {
+    const Batch made = batch(0);
+    EgressOptions options = small_run(run_dir_);
+    options.metadata_bytes = 20;
+    Egress egress(options);
+    const auto refusal = [&](const std::vector<std::string>& metadata) -> std::string {
+        try {
+            egress.submit({made.scores.data(), made.ids.data()}, 2, nullptr, nullptr, {}, {}, metadata);
+            return "taken";
+        } catch (const Error& error) {
+            return error.what();
+        }
+    };
+    EXPECT_THAT(refusal({"{}"}), HasSubstr("1 metadata for 2 samples"));
+    EXPECT_THAT(refusal({"{}", "[1]"}), HasSubstr("the metadata of sample 1 is not a JSON object: '[1]'"));
+    EXPECT_THAT(refusal({"{\"a\": \xff}", "{}"}), HasSubstr("the metadata of sample 0 is not a JSON object"));
+    EXPECT_THAT(refusal({"", R"({"text": "0123456789"})"}),
+                HasSubstr("the metadata of sample 1 has 22 bytes as JSON, and the run was opened for 20. Open it with "
+                          "metadata_bytes of at least 22"));
+    EXPECT_EQ(egress.stats().batches_submitted, 0U);
+    EXPECT_EQ(refusal({"", R"({"text": "01234567"})"}), "taken");
 }
 
 TEST_F(RoundTrip, AConsumerThatDoesNotTakeDifferentShapesIsTold) {

@@ -31,10 +31,19 @@ TEST(VaryingSlabPlan, ALargeOutputThatDoesNotVaryKeepsASlabsWorthOfSamples) {
     EXPECT_EQ(plan_of({.batch = 1}, 1024).layout.rows, plan_of({.batch = 1}).layout.rows) << "a small one";
 }
 
-TEST(VaryingSlabPlan, LongKeysTakeAnEighthOfASlab) {
+TEST(VaryingSlabPlan, LongTextsTakeAnEighthOfASlab) {
     const SlabPlan plan = plan_of({.batch = 8, .max_key_bytes = 1024});
     EXPECT_EQ(plan.layout.rows, 8192);
-    EXPECT_EQ(plan.layout.key_capacity, 8 * kMebibyte);
+    EXPECT_EQ(plan.layout.text_capacity, 8 * kMebibyte);
+}
+
+TEST(SlabPlan, LongMetadataLeavesFewerBatchesInASlab) {
+    const std::int64_t shape[] = {64, 1024};
+    const std::vector<TensorSpec> outputs{TensorSpec::contiguous("scores", kUInt8, shape)};
+    EXPECT_EQ(SlabPlan::make(outputs, {.batch = 64}, true).layout.batches, 64U);
+    const SlabPlan plan = SlabPlan::make(outputs, {.batch = 64, .metadata_bytes = 15 * 1024}, true);
+    EXPECT_EQ(plan.layout.batches, 16U) << "16 MiB of both";
+    EXPECT_GE(plan.layout.text_capacity, 64U * 16 * (15 * 1024 + 255));
 }
 
 TEST(VaryingSlabPlan, SamplesPerSlabAreAsWanted) {

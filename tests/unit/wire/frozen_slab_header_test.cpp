@@ -24,11 +24,11 @@ TEST(FrozenSlabHeader, Header) {
     header.tensor_count = 0x61;
     header.batch_count = 0x62;
     header.sample_count = 0x63;
-    header.key_bytes = 0x64;
+    header.text_bytes = 0x64;
     header.tensors_offset = 0x65;
     header.batches_offset = 0x66;
     header.samples_offset = 0x67;
-    header.keys_offset = 0x68;
+    header.texts_offset = 0x68;
     header.transform = static_cast<std::uint32_t>(OutputTransform::ClassMap);
     header.upsample_factor = 0x0a0b0c0d;
     header.submitted_at_ns = 0x7172737475767778;
@@ -95,8 +95,10 @@ TEST(FrozenSlabHeader, Batch) {
 }
 
 TEST(FrozenSlabHeader, Sample) {
-    const SampleRecord record{0x0102030405060708, 0x11121314, 0x2122, kSampleEmpty};
-    EXPECT_EQ(hex_dump_of(record), "0000: 08 07 06 05 04 03 02 01 14 13 12 11 22 21 01 00\n");
+    const SampleRecord record{0x0102030405060708, 0x11121314, 0x31323334, 0x2122, kSampleEmpty, 0x41424344};
+    EXPECT_EQ(hex_dump_of(record),
+              "0000: 08 07 06 05 04 03 02 01 14 13 12 11 34 33 32 31\n"
+              "0010: 22 21 01 00 44 43 42 41\n");
 }
 
 TEST(FrozenSlabHeader, NumbersOfTransforms) {

@@ -33,9 +33,9 @@ RC_GTEST_PROP(SlabLayout, NothingOverlapsAndEverythingIsAligned, ()) {
     RC_ASSERT(layout.tensors_offset >= sizeof(SlabHeader));
     RC_ASSERT(layout.batches_offset >= layout.tensors_offset + outputs.size() * sizeof(TensorRecord));
     RC_ASSERT(layout.samples_offset >= layout.batches_offset + batches * sizeof(BatchRecord));
-    RC_ASSERT(layout.keys_offset >= layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord));
-    RC_ASSERT(layout.key_capacity == static_cast<std::size_t>(rows) * key_bytes);
-    RC_ASSERT(layout.header_bytes >= layout.keys_offset + layout.key_capacity);
+    RC_ASSERT(layout.texts_offset >= layout.samples_offset + static_cast<std::size_t>(rows) * sizeof(SampleRecord));
+    RC_ASSERT(layout.text_capacity == static_cast<std::size_t>(rows) * key_bytes);
+    RC_ASSERT(layout.header_bytes >= layout.texts_offset + layout.text_capacity);
     RC_ASSERT(layout.tensors_offset % 8 == 0U);
     RC_ASSERT(layout.batches_offset % 8 == 0U);
     RC_ASSERT(layout.samples_offset % 8 == 0U);

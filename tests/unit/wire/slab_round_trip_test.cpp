@@ -11,6 +11,8 @@
 namespace offramp {
 namespace {
 
+constexpr std::size_t kMaxMetadata = 50;
+
 // A piece of a batch as passed to the writer.
 struct Piece {
     std::uint64_t batch;
@@ -26,6 +28,8 @@ Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
             .item = *rc::gen::arbitrary<std::uint64_t>(), .batch = piece.batch, .empty = *rc::gen::arbitrary<bool>()};
         const auto key_bytes = *rc::gen::inRange<std::size_t>(0, max_key_bytes + 1);
         piece.keys.push_back(std::string(key_bytes, static_cast<char>('a' + i % 26)));
+        sample.metadata =
+            std::string(*rc::gen::inRange<std::size_t>(0, kMaxMetadata + 1), static_cast<char>('A' + i % 26));
         sample.key = key_bytes == 0 ? std::to_string(sample.item) : piece.keys.back();
         piece.samples.push_back(std::move(sample));
     }
@@ -35,7 +39,7 @@ Piece any_piece(std::size_t samples, std::size_t max_key_bytes) {
 bool add(SlabWriter& writer, const Piece& piece) {
     std::vector<SampleEntry> entries;
     for (std::size_t i = 0; i < piece.samples.size(); ++i)
-        entries.push_back({piece.samples[i].item, piece.keys[i], piece.samples[i].empty});
+        entries.push_back({piece.samples[i].item, piece.keys[i], piece.samples[i].empty, piece.samples[i].metadata});
     return writer.add_batch(piece.batch, piece.first_row, entries);
 }
 
@@ -50,7 +54,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
     std::vector<TensorSpec> outputs;
     for (std::size_t i = 0, count = *rc::gen::inRange<std::size_t>(1, 5); i < count; ++i)
         outputs.push_back(any_dense_tensor("out" + std::to_string(i), *rc::gen::inRange<std::int64_t>(1, 4)));
-    const SlabLayout layout = SlabLayout::make(outputs, rows, batches, max_key_bytes);
+    const SlabLayout layout = SlabLayout::make(outputs, rows, batches, max_key_bytes + kMaxMetadata);
     const GuardedSlab memory(layout.slab_bytes);
 
     SlabWriter writer(memory.bytes(), layout);
@@ -106,6 +110,7 @@ RC_GTEST_PROP(SlabRoundTrip, WhatIsWrittenIsRead, ()) {
             RC_ASSERT(contents.samples[row].batch == sample.batch);
             RC_ASSERT(contents.samples[row].empty == sample.empty);
             RC_ASSERT(contents.samples[row].key == sample.key);
+            RC_ASSERT(contents.samples[row].metadata == sample.metadata);
             RC_ASSERT(contents.samples[row].row == row);
             ++row;
         }
@@ -187,6 +192,8 @@ TEST_F(OneTensor, AddBatchWithoutRoomChangesNothing) {
     EXPECT_FALSE(writer.add_batch(6, 0, three));  // 2 + 3 rows of 4
     const SampleEntry long_key[] = {{12, "0123456789012345678901234567890"}};
     EXPECT_FALSE(writer.add_batch(6, 0, long_key));  // 2 + 31 bytes of 32
+    const SampleEntry long_metadata[] = {{12, "01", false, "{\"0123456789\": 0123456789012}"}};
+    EXPECT_FALSE(writer.add_batch(6, 0, long_metadata));  // 2 + 31 bytes of 32
     const SampleEntry one[] = {{12, "012345678901234567890123456789"}};
     EXPECT_TRUE(writer.add_batch(6, 0, one));
     EXPECT_FALSE(writer.add_batch(7, 0, {}));  // a third batch of 2

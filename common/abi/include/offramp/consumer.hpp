@@ -45,6 +45,10 @@ class Slab {
                                                         index * slab_->sample_size);
     }
     std::string_view key(std::uint32_t index) const { return {sample(index).key, sample(index).key_bytes}; }
+    // A JSON object, or empty.
+    std::string_view metadata(std::uint32_t index) const {
+        return {sample(index).metadata, sample(index).metadata_bytes};
+    }
     std::uint32_t tensors() const { return slab_->tensor_count; }
     const offramp_tensor& tensor(std::uint32_t index = 0) const {
         return *reinterpret_cast<const offramp_tensor*>(reinterpret_cast<const char*>(slab_->tensors) +

@@ -36,6 +36,7 @@ struct EgressOptions {
     bool kill_stalled = false;
     bool report_failed = false;
     std::uint64_t slab_bytes = 0;
+    std::uint32_t metadata_bytes = 0;
 };
 
 // One tensor of a batch: the address of its samples on the device. If they differ in shape (OFFRAMP_VARIABLE), each
@@ -85,16 +86,17 @@ class Egress {
         given.kill_stalled = options.kill_stalled ? 1 : 0;
         given.report_failed = options.report_failed ? 1 : 0;
         given.slab_bytes = options.slab_bytes;
+        given.metadata_bytes = options.metadata_bytes;
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
     }
 
     // `tensors`: in the options' order; `stream`: the cudaStream_t that writes them; `owner` is held until the copies
-    // are done. `keys` and `items`: one per row, or none.
+    // are done. `keys`, `items` and `metadata` (JSON objects): one per row, or none.
     void submit(const std::vector<BatchTensor>& tensors, std::uint32_t rows, void* stream = nullptr,
                 std::shared_ptr<const void> owner = nullptr, const std::vector<std::string>& keys = {},
-                const std::vector<std::uint64_t>& items = {}) {
+                const std::vector<std::uint64_t>& items = {}, const std::vector<std::string>& metadata = {}) {
         std::vector<const void*> data;
         std::vector<const std::int64_t*> extents;
         std::vector<const void* const*> addresses;
@@ -106,8 +108,9 @@ class Egress {
             extents.push_back(tensor.extents.empty() ? nullptr : tensor.extents.data());
             addresses.push_back(require_one_a_row(tensor.addresses, rows, "addresses"));
         }
-        std::vector<const char*> names;
+        std::vector<const char*> names, objects;
         for (const std::string& key : keys) names.push_back(key.c_str());
+        for (const std::string& object : metadata) objects.push_back(object.c_str());
         auto held = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
         offramp_batch batch{};
         batch.size = sizeof batch;
@@ -118,6 +121,7 @@ class Egress {
         batch.rows = rows;
         batch.keys = require_one_a_row(names, rows, "keys");
         batch.items = require_one_a_row(items, rows, "items");
+        batch.metadata = require_one_a_row(objects, rows, "metadata");
         batch.stream = stream;
         batch.owner = held.get();
         batch.release = [](void* owned) { delete static_cast<std::shared_ptr<const void>*>(owned); };
