@@ -490,7 +490,7 @@ class HandMadeSlab(unittest.TestCase):
 
     def test_empty_rows_are_skipped(self):
         slab = self.slab([(b"values", (1, 8), (4, 2), (2, 1))], (1, 0, 1, 0), bytes(range(8)))
-        self.assertEqual([("k1", 71, 0, 1), ("k3", 73, 0, 3)], [tuple(sample) for sample in slab.samples])
+        self.assertEqual([("k1", 71, 0, 1, ""), ("k3", 73, 0, 3, "")], [tuple(sample) for sample in slab.samples])
         self.assertEqual([("k1", [2, 3]), ("k3", [6, 7])], [(sample.key, values.tolist()) for sample, values in slab])
         self.assertEqual((2, (4, 2)), (len(slab), slab["values"].shape))
 

@@ -32,7 +32,7 @@ def save(slab, dies, once):
                 pass
         for name in ("tokens", "grid"):
             yield sample, f".{name}", repr(values[name].shape).encode() + values[name].tobytes()
-        yield sample, {"number": int(values["number"][0])}
+        yield sample, {"number": int(values["number"][0]), "said": sample.metadata["key"]}
 """
 
 # Arguments: the seed, the folder, whether it resumes, and after how many batches it kills itself.
@@ -53,7 +53,12 @@ with offramp.Egress(**history.options, resume=resume) as egress:
             tokens = offramp.packed(numpy.concatenate(tokens), [len(each) for each in tokens])
         grid = [sample["grid"] for sample in samples]
         number = numpy.array([[sample["number"]] for sample in samples])
-        egress.submit({"tokens": tokens, "grid": grid, "number": number}, keys, copy=form.random() < 0.3)
+        egress.submit(
+            {"tokens": tokens, "grid": grid, "number": number},
+            keys,
+            copy=form.random() < 0.3,
+            metadata=[{"key": key} for key in keys],
+        )
 """
 
 
@@ -73,6 +78,7 @@ class History:
             "consumers": chosen.randint(1, 3),
             "settings": settings,
             "slabs": chosen.randint(1, 5),
+            "metadata_bytes": 64,
         }
         if chosen.random() < 0.6:  # else the first batch decides
             self.options["tensors"] = {
@@ -149,6 +155,7 @@ class Histories(World):
         records = [json.loads(line) for line in (output / "records.jsonl").read_text().splitlines()]
         self.assertEqual(len(records), len(history.records()))
         self.assertEqual(history.records(), {(record["key"], record["number"]) for record in records})
+        self.assertEqual([record["key"] for record in records], [record["said"] for record in records])
 
 
 if __name__ == "__main__":

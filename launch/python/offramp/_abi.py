@@ -58,7 +58,7 @@ class EgressOptions(ctypes.Structure):
         ("report_completed", ctypes.c_uint32),
         ("kill_stalled", ctypes.c_uint32),
         ("report_failed", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("metadata_bytes", ctypes.c_uint32),
         ("slab_bytes", ctypes.c_uint64),
     ]
 
@@ -80,6 +80,7 @@ class Batch(ctypes.Structure):
         ("released", ctypes.POINTER(ctypes.c_uint64)),
         ("extents", ctypes.POINTER(ctypes.c_void_p)),  # addresses of arrays, which cost less to assign than pointers
         ("addresses", ctypes.POINTER(ctypes.c_void_p)),
+        ("metadata", ctypes.POINTER(ctypes.c_char_p)),
     ]
 
 
@@ -122,6 +123,8 @@ class Sample(ctypes.Structure):
         ("key_bytes", ctypes.c_size_t),
         ("row", ctypes.c_uint32),
         ("empty", ctypes.c_uint32),
+        ("metadata", ctypes.c_void_p),
+        ("metadata_bytes", ctypes.c_size_t),
     ]
 
 

@@ -19,6 +19,7 @@ from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
+from offramp._metadata import DEFAULT_BYTES, json_of
 from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of
 from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
@@ -72,8 +73,10 @@ class Egress:
     `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the
     buffers in shared memory. `slab_bytes`: their room for tensors whose samples differ in shape, as a number or as
     "256MiB"; each sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64
-    MiB with `tensors`. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed deliveries
-    before a slab becomes a dead letter. `max_delay`: seconds that a small batch waits to share a slab with others.
+    MiB with `tensors`. `metadata_bytes`: largest metadata of a sample as JSON, at most 16384. Default: 1024 if the
+    first batch has metadata, else 0. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed
+    deliveries before a slab becomes a dead letter. `max_delay`: seconds that a small batch waits to share a slab with
+    others.
     `visibility_timeout`: seconds without progress before a slab is also delivered to another consumer. `kill_stalled`:
     kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
     never killed. Zero and empty values use the defaults in offramp.h.
@@ -110,6 +113,7 @@ class Egress:
         samples_per_slab: int = 0,
         slab_bytes: int | str = 0,
         max_key_bytes: int = 0,
+        metadata_bytes: int = 0,
         max_consumers: int = 0,
         when_full: str = "wait",
         max_failures: int = 0,
@@ -206,6 +210,7 @@ class Egress:
         items: Iterable[int] | None = None,
         stream: object = None,
         copy: bool = False,
+        metadata: Iterable[Mapping[str, object] | None] | None = None,
     ) -> None:
         """
         Submits one batch and returns immediately; blocks only while all slabs are full.
@@ -231,6 +236,7 @@ class Egress:
         keys name results (with `processor` or under a launcher), a key of an earlier batch is refused too, because its
         result would be replaced. The check covers about 2 million recent keys (256 MiB), including those that pending()
         skips. With when_full="drop" it covers only the skipped keys, because a dropped batch may be submitted again.
+        `metadata`: one dict per sample, or None, for consumers: sample.metadata. At most `metadata_bytes` as JSON.
         `items`: one number per sample, increasing across batches. Default: counted.
         `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t
         number. Default: PyTorch's current stream; for arrays of other packages, the stream in their CUDA array
@@ -267,7 +273,7 @@ class Egress:
                     "submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
                     "batch in the loop instead"
                 )
-            submission = self._submit(named, keys, items, stream, copy)
+            submission = self._submit(named, keys, items, stream, copy, metadata)
         if self._submission is submission:  # the last step: submit() returns, so the loop knows
             self._submission = None
 
@@ -278,6 +284,7 @@ class Egress:
         items: Iterable[int] | None,
         stream: object,
         copy: bool,
+        metadata: Iterable[Mapping[str, object] | None] | None,
     ) -> _Submission:
         try:
             self._is_submitting = True
@@ -289,6 +296,7 @@ class Egress:
             rows = given[0].rows
             keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
             key_text = key_text_of(keys, rows, self._once)
+            metadata_json = json_of(metadata, rows)
             given_items = _items(items, rows)
             if accepted is not None and self._is_repeated(accepted, keys, key_text, rows, given_items):
                 return accepted
@@ -305,6 +313,8 @@ class Egress:
                     layout = [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)]
                     if any(each.varies for each in layout):
                         slab_bytes = slab_bytes_for(given)
+                if metadata_json is not None:
+                    self._options["metadata_bytes"] = self._options["metadata_bytes"] or DEFAULT_BYTES
                 run = self._open_run(layout, self._device or given[0].device, slab_bytes)
             if self._consumers is not None:
                 self._consumers.require_alive()
@@ -322,6 +332,7 @@ class Egress:
                 counted,
                 on_stream,
                 _owners_of(given, key_text, None if numbers is None else numbers[0]),
+                metadata_json,
             )
             self._note_accepted(submission)
             self._cache = cache

@@ -149,6 +149,7 @@ class Run:
         items: Sequence[int] | None,
         stream: int | None,
         owners: list[object],
+        metadata: Sequence[bytes | None] | None = None,
     ) -> None:
         """`tensors`: in the layout's order. Thread: one at a time, so that batches are numbered in order."""
         batch, self._addresses[:] = self._batch, [each.address for each in tensors]
@@ -160,6 +161,7 @@ class Run:
         batch.rows, batch.stream = rows, stream
         batch.key_text, batch.key_text_bytes = keys, 0 if keys is None else len(keys)
         batch.items = None if items is None else (ctypes.c_uint64 * rows).from_buffer(array.array("Q", items))
+        batch.metadata = None if metadata is None else (ctypes.c_char_p * rows)(*metadata)
         number, code, error = self.accepted, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
         self._accepted_known = False  # until the library returns; an exception leaves it False

@@ -6,6 +6,7 @@ import array
 import ctypes
 import gc
 import importlib
+import json
 import math
 import threading
 import weakref
@@ -32,6 +33,12 @@ class Sample(NamedTuple):
     item: int  # its number in the producer's input
     batch: int
     row: int  # in dimension 0 of each tensor of the slab
+    metadata_json: str = ""  # its metadata as JSON; "": none
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A copy of the metadata that the producer submitted with the sample; {}: none."""
+        return dict(json.loads(self.metadata_json)) if self.metadata_json else {}
 
 
 class TensorInfo(NamedTuple):
@@ -96,6 +103,10 @@ def _rows_of(tensor: _abi.Tensor) -> tuple[int, int, list[_Row]]:
     return lowest, (highest - lowest) // element, rows
 
 
+def _text_at(address: int, size: int) -> str:
+    return ctypes.string_at(address, size).decode(errors="replace")
+
+
 class Slab:
     """
     One slab, valid during its turn: until the loop asks for the next one or the function returns.
@@ -135,7 +146,13 @@ class Slab:
                 for index in range(self._given.sample_count)
             )
             self._samples = tuple(
-                Sample(ctypes.string_at(one.key, one.key_bytes).decode(errors="replace"), one.item, one.batch, one.row)
+                Sample(
+                    _text_at(one.key, one.key_bytes),
+                    one.item,
+                    one.batch,
+                    one.row,
+                    _text_at(one.metadata, one.metadata_bytes) if one.metadata_bytes else "",
+                )
                 for one in every
                 if not one.empty
             )

@@ -23,6 +23,7 @@ from typing import Iterable, Mapping
 from offramp import _abi
 from offramp._arrays import Outputs
 from offramp._errors import BadArgument, Error, Failed
+from offramp._metadata import json_of
 from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
 from offramp._samples import samples_of, shapes_of
@@ -37,14 +38,19 @@ _STORED = {"int": "I", "uint": "U", "float": "F", "bfloat": "BF"}
 
 
 def save_slab(
-    path: str | os.PathLike[str], tensors: Mapping[str, object], keys: Iterable[str] | None = None, name: str = "test"
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, object],
+    keys: Iterable[str] | None = None,
+    name: str = "test",
+    metadata: Iterable[Mapping[str, object] | None] | None = None,
 ) -> pathlib.Path:
     """
     Writes a slab in the format of dead letters and returns its path.
 
     `tensors`: by name, on the CPU, as for Egress.submit(): arrays of shape (samples, ...), lists of one array per
     sample, or offramp.packed(). `keys`: one per sample; they name its results. Default: "0", "1", and so on. `name`:
-    the value of slab.name. Errors: TypeError and BadArgument for unsupported arguments.
+    the value of slab.name. `metadata`: one per sample, as for Egress.submit(). Errors: TypeError and BadArgument for
+    unsupported arguments.
     """
     given = {each: samples_of(each, tensor, copy=False) for each, tensor in tensors.items()}
     if not given:
@@ -60,7 +66,7 @@ def save_slab(
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
     key_text_of(keys, rows, once=True)
     target = pathlib.Path(path).absolute()
-    target.write_bytes(_payload(given, list(keys), name))
+    target.write_bytes(_payload(given, list(keys), name, json_of(metadata, rows) or [None] * rows))
     return target
 
 
@@ -180,7 +186,7 @@ def _include() -> list[str]:
     return [f"-I{headers}"] if headers.is_dir() else []
 
 
-def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> bytes:
+def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str, metadata: list[bytes | None]) -> bytes:
     """The format of common/dead_letters/payload_file.cpp, in Python; a C++ test reads it."""
     stored, descriptions, pieces, begin = {}, [], [], 0
     for each, outputs in tensors.items():
@@ -211,7 +217,9 @@ def _payload(tensors: Mapping[str, Outputs], keys: list[str], name: str) -> byte
         "precision": "",
         "memory_format": "",
         "batches": [[0, 0, len(keys)]],
-        "samples": [[row, key, False] for row, key in enumerate(keys)],
+        "samples": [
+            [row, key, False, *([text.decode()] if text else [])] for row, (key, text) in enumerate(zip(keys, metadata))
+        ],
         "tensors": descriptions,
     }
     header = json.dumps({"__metadata__": {"offramp": json.dumps(slab)}, **stored}).encode()
