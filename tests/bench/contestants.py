@@ -29,11 +29,13 @@ from processes import (
     signal_all,
     signal_groups,
     trackers_among,
+    usage_of,
     usage_of_all,
     usage_of_servers,
 )
 
 HERE = pathlib.Path(__file__).resolve().parent
+PYTHON_FOLDERS = (HERE / "peers", HERE, HERE.parents[1] / "launch/python")
 STALL_SECONDS = 90  # without a finished sample
 DRAIN_SECONDS, ABANDON_SECONDS = 0.2, 10  # between the two requests to end, and from the second to SIGKILL
 TRACKER_SECONDS = 10  # for the cleanup by Python's multiprocessing
@@ -60,10 +62,12 @@ class SharedSettings:
 
     def native_reader(self):
         """The library of our consumers' hash loop, for peers; None if it was not built."""
-        for folder in (self.binaries.parent / "lib", self.binaries):
-            if (folder / "libofframp_native_reader.so").exists():
-                return folder / "libofframp_native_reader.so"
-        return None
+        return self.library("libofframp_native_reader.so")
+
+    def library(self, pattern):
+        """A library of the build: in lib/, or all in one folder."""
+        found = (path for folder in (self.binaries.parent / "lib", self.binaries) for path in folder.glob(pattern))
+        return next(found, None)
 
 
 class ContestantError(Exception):
@@ -107,6 +111,7 @@ class Program:
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-bench-"))
         self._children = []
         self._readers = []
+        self._killed_readers = Usage()
         self._ended = False
 
     # Subclasses implement the start and the Progress.
@@ -141,7 +146,7 @@ class Program:
             seen.payload_bytes,
             time.monotonic_ns(),
             usage_of_all([producer, *self._producers_own()]),
-            usage_of_all(self._readers) + usage_of_servers(self._settings.servers),
+            usage_of_all(self._readers) + self._killed_readers + usage_of_servers(self._settings.servers),
             seen.stage,
             cpu_by_thread(producer),
             seen.compute,
@@ -247,6 +252,7 @@ class OfframpRun(Program):
         super().__init__(name, settings)
         self._program = program
         self._consumers = consumers
+        self._environment = {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable}
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
         flags = {
@@ -270,7 +276,7 @@ class OfframpRun(Program):
         return [path, *flag_list(adapt(path, flags) if adapt else flags)]
 
     def start(self):
-        self._spawn("producer", self._command, {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable})
+        self._spawn("producer", self._command, self._environment)
         self.scale(self._consumers)
 
     def scale(self, consumers):
@@ -306,7 +312,9 @@ class OfframpRun(Program):
             status["last_release_ns"],
             status["released_bytes"],
             status["limiting_stage"],
-            (status["compute_busy_seconds"], status["compute_busy_batches"]),
+            (status["compute_busy_seconds"], status["compute_busy_batches"])
+            if "compute_busy_batches" in status
+            else None,
         )
 
     def facts(self):
@@ -359,6 +367,41 @@ class OfframpRun(Program):
         for child in self._children:
             child.wait()  # a sweep leaves objects that a dying consumer still holds
         sweep_dead_runs(self._settings.binaries)
+
+
+class LoopRun(OfframpRun):
+    """
+    A Python loop with an Egress, and our consumers. Kills and replaces a consumer every `kill_seconds` of its windows.
+    """
+
+    def __init__(self, name, settings, program, flags, consumers, consumer_flags, kill_seconds):
+        super().__init__(name, settings, {}, consumers, consumer_flags, "offramp-producer")
+        flags = {**flags, "run-dir": self._run_dir, "run-id": self._run_id}
+        self._command = [*python_command(program), *flag_list(flags)]
+        self._environment = {**python_environment(), "OFFRAMP_LIBRARY": str(settings.library("libofframp.so*"))}
+        self._kill_seconds, self._kill_at, self._kills = kill_seconds, 0, 0
+
+    def facts(self):
+        with contextlib.suppress(OSError, ValueError):
+            facts = json.loads((self._run_dir / "summary.json").read_text(encoding="utf-8"))
+            lost = facts["samples_submitted"] - facts["samples_completed"]
+            redelivered = self.status()["redelivered"]
+            return {**facts, "conserved": lost == 0, "killed_consumers": self._kills, "redelivered_slabs": redelivered}
+        return {}
+
+    def _progress_if(self, release_ns, more_than):
+        if self._kill_seconds and time.monotonic() >= self._kill_at:
+            self._kill_at = time.monotonic() + self._kill_seconds
+            self._kill_oldest_consumer()
+        return super()._progress_if(release_ns, more_than)
+
+    def _kill_oldest_consumer(self):
+        consumer = self._children.pop(1)
+        self._killed_readers += dataclasses.replace(usage_of(consumer.pid), private_kib=0)
+        consumer.kill()
+        consumer.wait()
+        self._kills += 1
+        self.scale(self._consumers)
 
 
 class Peer(Program):
@@ -431,6 +474,6 @@ def python_environment():
     # As in our producer, because spinning threads would take cores from the loaders and writers.
     return {
         "OMP_WAIT_POLICY": "passive",
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(HERE / "peers"), str(HERE), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join([*map(str, PYTHON_FOLDERS), *filter(None, [os.environ.get("PYTHONPATH")])]),
         **compiled,
     }

@@ -14,6 +14,7 @@ import pydoc_data.topics
 import re
 import shutil
 import sys
+import tempfile
 
 import specs
 from contestants import ContestantError
@@ -86,6 +87,8 @@ class Materials:
             specs.ENCODER: self._encoder,
             specs.MAX_TOKENS: self._max_tokens,
             specs.POSTGRES: self._postgres,
+            specs.TMPFS: self._tmpfs,
+            **{name: lambda flags, mean=mean: lengths_of_texts(mean) for mean, name in specs.LENGTHS.items()},
             specs.PYTHON: lambda flags: sys.executable,
             specs.IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:nothing",
             specs.COPY_IN_PYTHON: lambda flags: f"{HERE}/hosted/processors.py:Copy",
@@ -199,13 +202,7 @@ class Materials:
     # Texts.
 
     def _lines(self, flags):
-        """Paragraphs of Python's reference: prose and some code."""
-        paragraphs = (
-            " ".join(paragraph.split())
-            for topic in pydoc_data.topics.topics.values()
-            for paragraph in re.split(r"\n\s*\n", topic)
-        )
-        texts = [paragraph for paragraph in dict.fromkeys(paragraphs) if len(paragraph) > 40]
+        texts = paragraphs()
         count = LINES["small" if self._small else "gpu" if self._gpu else "cpu"]
         path = self._shared / "lines.txt"
         if not path.exists():
@@ -264,6 +261,13 @@ class Materials:
             )
         return int(shape[1])
 
+    # Memory.
+
+    def _tmpfs(self, flags):
+        folder = tempfile.mkdtemp(prefix="offramp-bench-files-", dir="/dev/shm")
+        self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
     # The server.
 
     def _require_postgres(self):
@@ -298,6 +302,24 @@ class Materials:
         server.start()
         self.servers.append(server.pid())
         return server.uri()
+
+
+def paragraphs():
+    """Of Python's reference: prose and some code."""
+    found = (
+        " ".join(paragraph.split())
+        for topic in pydoc_data.topics.topics.values()
+        for paragraph in re.split(r"\n\s*\n", topic)
+    )
+    return [paragraph for paragraph in dict.fromkeys(found) if len(paragraph) > 40]
+
+
+def lengths_of_texts(mean):
+    """The words of evenly chosen paragraphs, scaled to this mean."""
+    texts = paragraphs()
+    words = [len(texts[number * len(texts) // specs.TEXTS].split()) for number in range(specs.TEXTS)]
+    scale = mean * len(words) / sum(words)
+    return ",".join(str(max(1, round(count * scale))) for count in words)
 
 
 def drop(uri, schema):

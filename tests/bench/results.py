@@ -37,6 +37,7 @@ QUEUE, PLAIN, LIBRARY, DECODE, ENCODE = (
     "decode limit",
     "encode limit",
 )
+FILES = "files in tmpfs"
 TABLE, COPY = "executemany from a file", "COPY from memory"
 SHOWN_CONSUMERS = (4, 6, 12)
 KEPT = (
@@ -108,6 +109,10 @@ ROWS = (
     Row("W12-readers", "the same, four consumers", ("built in",)),
     Row("W12-hash", "a shared object that reads every byte, one consumer", ("compiled in",)),
     Row("W12-copy", "W6 with Python consumers that copy every byte", ("shared object",)),
+    Row(
+        "W13-100-tokens", "hidden states of texts of 100 tokens on average, packed", (COPIES,), (FILES,), no_model=True
+    ),
+    Row("W13-1000-tokens", "the same, 1,000 tokens on average", (COPIES,), (FILES,), no_model=True),
     Row("W8-1-reader", "messages alone, one consumer", (), (QUEUE,), no_model=True),
     Row("W8-4-readers", "messages alone, four consumers", (), (QUEUE,), no_model=True),
     Row("latency", "one slab's number through an idle channel: p50; p99", ("libzmq alone",), (QUEUE,)),

@@ -9,12 +9,12 @@ import tempfile
 import time
 
 from contest import hold_contest, load, rounds_of
-from contestants import ContestantError, OfframpRun, Peer
+from contestants import ContestantError, LoopRun, OfframpRun, Peer
 from intervals import ratio, spread
 from materials import Materials, Missing
 from one_shots import MessageBench, run_python_for_json
 from other_build import flags_it_lacks, program_of, with_older_names
-from specs import Messages, Ours, PeerProgram
+from specs import Loop, Messages, Ours, PeerProgram
 
 PER_WINDOW = (
     "bytes_per_batch",
@@ -126,6 +126,16 @@ class RowBuilder:
                 program_of(spec),
                 self._adapting(spec),
             )
+        elif isinstance(spec, Loop):
+            program = LoopRun(
+                spec.name,
+                self._settings,
+                spec.program,
+                self._materials.fill_in(spec.flags),
+                spec.consumers,
+                spec.consumer_flags,
+                spec.kill_seconds,
+            )
         else:
             program = Peer(
                 spec.name, self._settings, spec.program, self._materials.fill_in(self._with_reader(spec)), spec.readers
@@ -194,7 +204,7 @@ def reads_all(spec):
     return (
         isinstance(spec, PeerProgram)
         and spec.flags.get("reader") == "read-all"
-        and spec.flags["rung"] != "compute-alone"
+        and spec.flags.get("rung") != "compute-alone"
     )
 
 

@@ -24,6 +24,9 @@ SENTENCES = "{sentences}"  # a sentence-transformers model
 ENCODER = "{encoder}"  # the same for a producer
 MAX_TOKENS = "{max tokens}"  # limit of the encoder
 POSTGRES = "{postgres}"  # a server's URI
+LENGTHS = {mean: f"{{lengths of {mean} tokens on average}}" for mean in (10, 100, 1000)}  # of TEXTS texts
+TEXTS = 64
+TMPFS = "{folder in tmpfs}"
 PYTHON = "{python}"  # the benchmark's Python
 IN_PYTHON, COPY_IN_PYTHON = "{processors.py:nothing}", "{processors.py:Copy}"  # processors of hosted/
 AS_OBJECT, AS_PROGRAM = "{so: of hosted/}", "{exec: of hosted/}"
@@ -39,6 +42,21 @@ class Ours:
     consumer_flags: dict = dataclasses.field(default_factory=dict)  # flags for consumers only
     program: str = "offramp-producer"
     build: pathlib.Path | None = None  # the folder of another build's programs
+
+
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """
+    A program of peers/ that submits to an Egress, with our consumers. With `kill_seconds`, a consumer is killed and
+    replaced that often.
+    """
+
+    name: str
+    program: str
+    flags: dict
+    consumers: int
+    consumer_flags: dict
+    kill_seconds: float = 0
 
 
 @dataclasses.dataclass(frozen=True)

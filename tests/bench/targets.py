@@ -138,6 +138,28 @@ class Faults:
 
 
 @dataclasses.dataclass(frozen=True)
+class NothingLost:
+    """A contestant whose consumers were killed completed all samples that it submitted."""
+
+    of: str
+
+    def judge(self, result):
+        facts = result["contestants"][self.of]["facts"]
+        what, wanted = f"samples lost by {self.of}", "0"
+        if not facts:
+            return verdict(what, wanted, None, False)
+        submitted, killed = facts["samples_submitted"], facts["killed_consumers"]
+        lost = submitted - facts["samples_completed"]
+        return verdict(
+            what,
+            wanted,
+            lost,
+            lost == 0 and killed > 0,
+            f"{lost} of {submitted}, {killed} consumers killed, {facts['redelivered_slabs']} slabs redelivered",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class OnCurve:
     """The ratio at this number of consumers."""
 

@@ -16,8 +16,12 @@ from specs import (
     FEATURE_MAPS,
     IMAGES,
     IN_PYTHON,
+    LENGTHS,
     PEER_ALONE,
     PYTHON,
+    TEXTS,
+    TMPFS,
+    Loop,
     Messages,
     Ours,
     PeerProgram,
@@ -27,7 +31,7 @@ from specs import (
     article,
     ceiling,
 )
-from targets import Bytes, Cpu, Faults, Figure, Latency, OnCurve, PerSlab, Rate, Ratio, contestants_of
+from targets import Bytes, Cpu, Faults, Figure, Latency, NothingLost, OnCurve, PerSlab, Rate, Ratio, contestants_of
 
 
 def article_rows(sizes):
@@ -407,6 +411,63 @@ def hosted_rows(sizes):
     ]
 
 
+def varying_rows(sizes):
+    """Hidden states of texts: per token four layers of 4,096 numbers in bfloat16."""
+    layers, readers = 4, sizes.readers(12)
+    width, slabs, slab_bytes, kill_seconds = (64, 4, 1 << 20, 0.1) if sizes.small else (4096, 16, 256 << 20, 1)
+    kills, lists, files = "ours, consumers killed", "ours, lists", "files in tmpfs"
+    rows = []
+    for tokens, batch in ((100, 64), (1000, 8)):
+        mean = tokens // 10 if sizes.small else tokens
+        text_bytes = mean * layers * 2 * width
+        texts_in_pool = slabs * slab_bytes // text_bytes
+        states = {"lengths": LENGTHS[mean], "batch": batch, "width": width}
+        ours = Loop(
+            "ours",
+            "hidden_states.py",
+            {"way": "packed", **states, "slabs": slabs, "slab-bytes": slab_bytes},
+            readers,
+            {"processor": "checksum"},
+        )
+        peer = {
+            "way": "files",
+            **states,
+            "folder": TMPFS,
+            "texts": texts_in_pool,
+            "readers": readers,
+            "reader": "read-all",
+        }
+        rows.append(
+            Row(
+                f"W13-{tokens}-tokens",
+                f"Samples of different shapes: hidden states of texts of {mean} tokens on average, every byte read",
+                (
+                    ours,
+                    dataclasses.replace(ours, name=lists, flags={**ours.flags, "way": "lists"}),
+                    dataclasses.replace(ours, name=kills, kill_seconds=kill_seconds),
+                    ceiling(
+                        sizes,
+                        [2 * width] * layers,
+                        TEXTS,
+                        lengths=LENGTHS[mean],
+                        buffers=max(2, texts_in_pool // TEXTS),
+                    ),
+                    PeerProgram(files, "hidden_states.py", peer, readers),
+                ),
+                (
+                    Ratio("copy ceiling", 0.98),
+                    Ratio("copy ceiling", 0.98, of=lists),
+                    Ratio(files, 3),
+                    Ratio("ours", 0.97, of=kills),
+                    NothingLost(kills),
+                ),
+                batch,
+                raw_bytes=batch * text_bytes,
+            )
+        )
+    return rows
+
+
 def start_rows(sizes):
     flags = {**sizes.deeplab("bf16", synthetic_on="device", processor="checksum"), "samples-per-slab": sizes.batch}
     whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
@@ -462,6 +523,7 @@ def make_rows(small, gpu=True):
         *copy_rows(sizes),
         *message_rows(sizes),
         *hosted_rows(sizes),
+        *varying_rows(sizes),
         *ingress_rows(sizes),
         *from_files,
         *start_rows(sizes),

@@ -153,6 +153,11 @@ class SmallBenchmark(unittest.TestCase):
                 if "conserved" in figures.get("facts", {}):
                     self.assertTrue(figures["facts"]["conserved"], f"{row['row']}, {name}")
 
+    def test_killed_consumers_lose_nothing(self):
+        for row in ("W13-100-tokens", "W13-1000-tokens"):
+            (verdict,) = (each for each in self.by_row[row]["targets"] if each["what"].startswith("samples lost"))
+            self.assertTrue(verdict["reached"], verdict["found"])
+
     def test_the_table_reports_small_and_names_every_row(self):
         self.assertIn(report.SMALL, self.done.stdout)
         for row in self.asked:

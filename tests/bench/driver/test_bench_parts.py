@@ -24,11 +24,11 @@ import rows
 import specs
 import targets
 import workloads
-from contestants import ContestantError, Look, SharedSettings, flag_list
+from contestants import ContestantError, Look, SharedSettings, flag_list, python_environment
 from given import Given, given_by
 from left_behind import left_since
 from materials import Materials, server_module
-from one_shots import MessageBench, run_for_json
+from one_shots import MessageBench, run_for_json, run_to_end
 from peers.progress import (
     CELL,
     COMMITS,
@@ -250,7 +250,7 @@ class RowsTest(unittest.TestCase):
         for small in (False, True):
             rows = workloads.make_rows(small)
             self.assertEqual(
-                {f"W{number}" for number in range(1, 13)} | {"latency", "start", "E"},
+                {f"W{number}" for number in range(1, 14)} | {"latency", "start", "E"},
                 {row.workload.rstrip("ab") for row in rows},
             )
             self.assertEqual(len(rows), len({row.id for row in rows}))
@@ -360,6 +360,22 @@ class MaterialsTest(unittest.TestCase):
         self.assertEqual(first["input"], second["input"])
         self.assertGreaterEqual(len(first["input"].read_text().splitlines()), 100_000)
 
+    def test_lengths_of_texts_have_their_mean_and_differ(self):
+        for mean, placeholder in specs.LENGTHS.items():
+            flags = self.materials().fill_in({"lengths": placeholder})
+            lengths = [int(length) for length in flags["lengths"].split(",")]
+            self.assertEqual(specs.TEXTS, len(lengths))
+            self.assertLess(abs(sum(lengths) / len(lengths) - mean), 1)
+            self.assertLess(2 * min(lengths), mean)
+            self.assertGreater(max(lengths), 2 * mean)
+
+    def test_folders_in_tmpfs_are_removed_at_the_end_of_the_row(self):
+        with contextlib.ExitStack() as stack:
+            made = Materials(self.folder, self.folder, stack, Given(), gpu=False, small=True)
+            folder = pathlib.Path(made.fill_in({"folder": specs.TMPFS})["folder"])
+            (folder / "file").write_text("left")
+        self.assertFalse(folder.exists())
+
     def test_pictures_are_kept_and_made_anew_if_different_or_unfinished(self):
         kept = self.folder / "kept"
 
@@ -424,6 +440,23 @@ class MaterialsTest(unittest.TestCase):
         environment = {"OFFRAMP_BENCH_ENCODER": "/theirs.pt2", "OFFRAMP_BENCH_POSTGRES": "postgres://theirs"}
         found = given_by(argparse.Namespace(sentences=None, encoder="/mine.pt2", postgres=None), environment)
         self.assertEqual(Given(sentences=None, encoder=pathlib.Path("/mine.pt2"), postgres="postgres://theirs"), found)
+
+
+class HiddenStatesTest(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("safetensors"), "needs safetensors")
+    def test_the_peers_files_are_safetensors(self):
+        from safetensors.numpy import load_file
+
+        with tempfile.TemporaryDirectory() as folder:
+            program = (
+                "import hidden_states, torch\n"
+                "tensors = {'a': torch.arange(6.0).reshape(3, 2), 'b': torch.zeros(0, 2), 'c': torch.ones(1, 2)}\n"
+                "hidden_states.DTYPE_NAME = 'F32'\n"
+                f"hidden_states.write({folder + '/file'!r}, tensors)\n"
+            )
+            run_to_end("hidden_states.py", [sys.executable, "-c", program], python_environment())
+            found = {name: tensor.tolist() for name, tensor in load_file(folder + "/file").items()}
+        self.assertEqual({"a": [[0, 1], [2, 3], [4, 5]], "b": [], "c": [[1, 1]]}, found)
 
 
 class FailuresTest(unittest.TestCase):
@@ -566,6 +599,24 @@ class TargetsTest(unittest.TestCase):
         self.assertEqual(
             ("1, 1.01", False), (targets.Faults().judge(result).found, targets.Faults().judge(result).reached)
         )
+
+    def test_killed_consumers_lose_nothing(self):
+        for completed, killed, found in (
+            (80, 2, ("0 of 80, 2 consumers killed, 1 slabs redelivered", True)),
+            (79, 2, ("1 of 80, 2 consumers killed, 1 slabs redelivered", False)),
+            (80, 0, ("0 of 80, 0 consumers killed, 1 slabs redelivered", False)),
+        ):
+            result = result_with()
+            result["contestants"]["limit"]["facts"] = {
+                "samples_submitted": 80,
+                "samples_completed": completed,
+                "killed_consumers": killed,
+                "redelivered_slabs": 1,
+            }
+            judged = targets.NothingLost("limit").judge(result)
+            self.assertEqual(found, (judged.found, judged.reached))
+        result["contestants"]["limit"]["facts"] = {}  # it did not end in an orderly way
+        self.assertFalse(targets.NothingLost("limit").judge(result).reached)
 
     def test_a_curve_is_judged_at_one_number_of_consumers(self):
         curve = [

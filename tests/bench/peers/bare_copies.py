@@ -26,6 +26,7 @@ def parse():
         "--memory", choices=("page-locked", "pageable-blocking", "pageable-async"), default="page-locked"
     )
     parser.add_argument("--bytes", required=True, help="of a batch's tensors, separated by commas")
+    parser.add_argument("--lengths", help="of a batch's samples, separated by commas: --bytes are those of length 1")
     parser.add_argument("--batch", type=int, required=True, help="samples that a batch counts as")
     parser.add_argument("--buffers", type=int, default=8, help="batches of host memory that are used in turn")
     parser.add_argument("--progress", required=True)
@@ -44,7 +45,7 @@ def make_host_buffer(size, page_locked):
 def copy_on_the_gpu(options, sizes, cell):
     locked = options.memory == "page-locked"
     device = [torch.randint(256, (size,), dtype=torch.uint8, device="cuda") for size in sizes]
-    host = [[make_host_buffer(size, locked) for size in sizes] for _ in range(options.buffers)]
+    host = [make_host_buffer(sum(sizes), locked).split(sizes) for _ in range(options.buffers)]
     in_flight = collections.deque()
     number = 0
     while True:
@@ -63,7 +64,7 @@ def copy_on_the_gpu(options, sizes, cell):
 def copy_on_the_cpu(options, sizes, cell):
     torch.set_num_threads(1)  # like the copying thread of a run on the CPU
     source = [torch.randint(256, (size,), dtype=torch.uint8) for size in sizes]
-    host = [[make_host_buffer(size, False) for size in sizes] for _ in range(options.buffers)]
+    host = [make_host_buffer(sum(sizes), False).split(sizes) for _ in range(options.buffers)]
     number = 0
     while True:
         for to, made in zip(host[number % len(host)], source):
@@ -75,6 +76,8 @@ def copy_on_the_cpu(options, sizes, cell):
 def main():
     options = parse()
     sizes = [int(size) for size in options.bytes.split(",")]
+    if options.lengths:
+        sizes = [int(length) * size for length in options.lengths.split(",") for size in sizes]
     cell = ProgressCell(options.progress, 0)
     (copy_on_the_gpu if torch.cuda.is_available() else copy_on_the_cpu)(options, sizes, cell)
 
