@@ -594,9 +594,11 @@ class Results(Shapes):
         with self.assertRaisesRegex(
             offramp.BadArgument, r"hidden was 'float32\(None, 3\)' and is 'float32\(None, None\)'"
         ):
-            submitted(batches)
+            submitted(batches, tensors={"hidden": ("float32", (2, None, None))}, device="cpu")
         self.assertEqual(0, submitted(batches[:2], **declared))
-        self.assertEqual(3, submitted(batches, **declared))
+        self.assertEqual(1, submitted(batches[:3], **declared))
+        self.assertEqual(1, submitted(batches[:4], packed))
+        self.assertEqual(1, submitted(batches), "a list, in which only the first dimension differs")
         before = results(self.output)
         self.assertEqual(0, submitted(batches), "drain() opens the earlier run's tensors")
         self.assertEqual(before, results(self.output))

@@ -552,6 +552,15 @@ class Egress:
             run.close()
         return run
 
+    def _layout_before(self, name: str) -> Layout | None:
+        """
+        In the run that this one resumes, if samples differed in shape: the first pending batch may not show in which
+        dimensions.
+        """
+        earlier = self._checkpoint.tensors if self._checkpoint is not None and self._checkpoint.resumes else []
+        layouts = [layout_of(each, description) for each, *description in earlier if each == name]
+        return layouts[0] if layouts and layouts[0].varies else None
+
     def _outputs_of(
         self, named: Mapping[str, object], copy: bool, stream: object
     ) -> tuple[list[Outputs], BatchCache | None]:
@@ -568,7 +577,7 @@ class Egress:
         given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors)
         if given is not None:
             return given, self._cache
-        layouts: Sequence[Layout | None] = self._layout or [None] * len(named)
+        layouts: Sequence[Layout | None] = self._layout or [self._layout_before(name) for name in names]
         given = [
             samples_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
         ]
