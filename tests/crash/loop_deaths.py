@@ -1,5 +1,6 @@
 """
-Kills a Python loop, the producer, at every failpoint of the library and of the Python package that its egress passes.
+Kills a Python loop, the producer, at every failpoint of the library and of the Python package that its egress passes,
+and its consumers at each of theirs. Each batch has samples of one shape and samples of different shapes.
 
     python3 -m tests.crash.loop_deaths [NAME...]      every failpoint × every way to die; with NAME, failpoints with
                                                       this prefix
@@ -29,14 +30,21 @@ BATCH = f"""
     import numpy, offramp
 
     def batch(number):
-        return [f"b{{number:03}}-{{row}}" for row in range({ROWS})], numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
+        lengths = [(number * 7 + row * 3) % 11 for row in range({ROWS})]
+        tokens = [numpy.full((length, 2), number + length, "float32") for length in lengths]
+        values = numpy.arange({ROWS} * 6, dtype="float32").reshape({ROWS}, 6) + number
+        in_one = numpy.concatenate(tokens)
+        return (
+            [f"b{{number:03}}-{{row}}" for row in range({ROWS})],
+            {{"values": values, "tokens": tokens if number % 2 == 0 else offramp.packed(in_one, lengths)}},
+        )
 """
 LOOP = (
     BATCH
     + f"""
     with offramp.Egress(slabs=4, samples_per_slab={ROWS}, visibility_timeout={VISIBILITY_TIMEOUT}) as egress:
         for keys, values in egress.pending(map(batch, range({BATCHES}))):
-            egress.submit({{"values": values}}, keys)
+            egress.submit(values, keys)
 """
 )
 # A loop's egress never reaches these failpoints: its run is not recovered, and the programs use another checkpoint.
@@ -52,6 +60,8 @@ OF_THE_PROGRAMS = (
     "run.ended",
     "run.swept",
 )
+# Consumers of a loop pass these only if another producer takes over.
+OF_A_RECOVERY = ("consumer.producer_lost", "consumer.producer_met", "consumer.back")
 # In the test the launcher dies at one step each of the run's start, work and checkpoint.
 LAUNCHER_DIES_AT = ("run.meet", "egress.published", "checkpoint.added")
 JOBS = 3
@@ -62,6 +72,14 @@ def failpoints_of_a_loop():
     of_the_library = [name for name, program in failpoints_of_the_sources().items() if program == "producer"]
     return [
         name for name in (*of_the_library, *of_the_package) if name not in (*ELSEWHERE, *OF_A_SPILL, *OF_THE_PROGRAMS)
+    ]
+
+
+def failpoints_of_consumers():
+    return [
+        name
+        for name, program in failpoints_of_the_sources().items()
+        if program == "consumer" and name not in (*ELSEWHERE, *OF_A_SPILL, *OF_A_RECOVERY)
     ]
 
 
@@ -100,7 +118,10 @@ class LoopCrashRun(CrashRun):
         lines = (self.run.output / ".offramp-egress").read_text().splitlines()[1:]
         done = {item for line in lines for begin, end, _ in json.loads(line)["done"] for item in range(begin, end)}
         return sorted(
-            item for item in done if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.values.npy").exists()
+            item
+            for item in done
+            for tensor in ("values", "tokens")
+            if not (self.run.output / f"b{item // ROWS:03}-{item % ROWS}.{tensor}.npy").exists()
         )
 
     @staticmethod
@@ -138,10 +159,10 @@ class CatchingCrashRun(LoopCrashRun):
         for number, (keys, values) in enumerate(egress.pending(map(batch, range({BATCHES})))):
             try:
                 interrupt(12 * number if number % 2 else 130 - 5 * number)
-                egress.submit({{"values": values}}, keys)
+                egress.submit(values, keys)
                 sys.settrace(None)
             except Interrupted:
-                egress.submit({{"values": values}}, keys)
+                egress.submit(values, keys)
 """
     )
 
@@ -151,14 +172,16 @@ def cells(wanted=(), everything=False):
     SIGKILL at every failpoint and the launcher's death at some; with `everything`, all ways to die. `wanted`: prefixes
     of failpoints.
     """
-    names = [name for name in failpoints_of_a_loop() if not wanted or any(name.startswith(begin) for begin in wanted)]
-    if everything:
-        return [LoopCell(name, "producer", action) for name in names for action in (*DEATHS, LAUNCHER)]
+    programs = {
+        **dict.fromkeys(failpoints_of_a_loop(), "producer"),
+        **dict.fromkeys(failpoints_of_consumers(), "consumer"),
+    }
     return [
-        LoopCell(name, "producer", action)
-        for name in names
-        for action in ("kill", LAUNCHER)
-        if action == "kill" or name in LAUNCHER_DIES_AT
+        LoopCell(name, program, action)
+        for name, program in programs.items()
+        if not wanted or any(name.startswith(begin) for begin in wanted)
+        for action in (*DEATHS, LAUNCHER)
+        if everything or action == "kill" or action == LAUNCHER and name in LAUNCHER_DIES_AT
     ]
 
 
@@ -172,8 +195,8 @@ def seen_by_a_loop():
 
 
 def is_whole(outputs):
-    """Whether these are the results of a finished run: a file per sample."""
-    return len(outputs) == BATCHES * ROWS
+    """Whether these are the results of a finished run: two files per sample."""
+    return len(outputs) == 2 * BATCHES * ROWS
 
 
 def check_all(wanted, make=LoopCrashRun):

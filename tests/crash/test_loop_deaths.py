@@ -1,4 +1,4 @@
-"""A Python loop killed at each step of its egress and resumed: outputs equal an undisturbed run."""
+"""A Python loop and its consumers killed at each step, and resumed: outputs equal an undisturbed run."""
 
 import importlib.util
 import os
