@@ -7,6 +7,7 @@ import array
 import ctypes
 import importlib.util
 import json
+import signal
 import sys
 import unittest
 import unittest.mock
@@ -74,6 +75,25 @@ class Interfaced:
         return 2, 1
 
 
+class Alarm(ValueError):
+    """Raised by a signal handler."""
+
+
+class Alarmed:
+    """An array that gets a signal when this attribute is used for the first time."""
+
+    def __init__(self, array, names, alarmed):
+        self.array, self.names, self.alarmed = array, names, alarmed
+
+    def __getattr__(self, name):
+        if name not in self.names:
+            raise AttributeError(name)
+        if name == self.alarmed:
+            self.alarmed = None
+            signal.raise_signal(signal.SIGUSR1)
+        return getattr(self.array, name)
+
+
 class Made:
     """A hand-made capsule whose deleter records its calls."""
 
@@ -105,6 +125,29 @@ class Made:
 
 @needs_numpy
 class OtherArrays(Egresses):
+    def test_exceptions_of_signal_handlers_leave(self):
+        """They look like those of packages, with which an object refuses. The same batch is then accepted."""
+        import numpy
+
+        def alarm(*_):
+            raise Alarm
+
+        numbers = numpy.arange(6, dtype="float32").reshape(2, 3)
+        before = signal.signal(signal.SIGUSR1, alarm)
+        self.addCleanup(signal.signal, signal.SIGUSR1, before)
+        dlpack, interface = ("__dlpack__", "__dlpack_device__"), ("__array_interface__",)
+        egress = offramp.Egress(self.run_dir)
+        for number, (names, alarmed) in enumerate(
+            [(names, each) for names in (dlpack, interface) for each in ("__cuda_array_interface__", *names)]
+        ):
+            given = Alarmed(numbers, (*names, "__cuda_array_interface__"), alarmed)
+            with self.subTest(alarmed):
+                with self.assertRaises(Alarm):
+                    egress.submit(given, [f"{number}/0", f"{number}/1"])
+                egress.submit(given, [f"{number}/0", f"{number}/1"])
+        self.assertEqual(5, egress.stats().batches_submitted)
+        egress.close()
+
     def test_arrays_of_every_interface_arrive(self):
         import numpy
 

@@ -12,7 +12,7 @@ from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
 from offramp._errors import BadArgument
-from offramp._exchange import Exchanged, of_cuda_interface, of_dlpack
+from offramp._exchange import Exchanged, attribute, of_cuda_interface, of_dlpack, outcome
 from offramp._order import ROW_MAJOR, Layout, Order, Shape, order_of, outermost_first
 from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
 
@@ -101,14 +101,6 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     return _of_numpy(name, _through_numpy(name, given), copy, layout)
 
 
-def attribute(given: object, name: str) -> Any:
-    """The attribute, or None. Some packages raise an exception when the attribute is read."""
-    try:
-        return getattr(given, name, None)
-    except Exception:
-        return None
-
-
 def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outputs:
     if callable(getattr(array, "filled", None)):
         raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
@@ -146,13 +138,13 @@ def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int)
 def _through_numpy(name: str, given: Any) -> Any:
     """A NumPy array without a copy, through the buffer protocol or NumPy's array interface."""
     numpy = _numpy()
-    try:
-        if numpy is not None:
-            return numpy.asarray(
-                given if isinstance(attribute(given, "__array_interface__"), dict) else memoryview(given)
-            )
-    except (TypeError, ValueError, BufferError):
-        pass
+    if numpy is not None:
+        has_interface = isinstance(attribute(given, "__array_interface__"), dict)
+        array, problem = outcome(lambda: numpy.asarray(given if has_interface else memoryview(given)))
+        if problem is None:
+            return array
+        if not isinstance(problem, (TypeError, ValueError, BufferError)):
+            raise problem
     raise TypeError(
         f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor"
         + ("; other objects need NumPy, which is not installed" if numpy is None else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from offramp import _abi
 from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
@@ -57,12 +57,38 @@ class _Versioned(ctypes.Structure):
 
 
 _KINDS = {b"dltensor": (_Managed, b"used_dltensor"), b"dltensor_versioned": (_Versioned, b"used_dltensor_versioned")}
+_Result = TypeVar("_Result")
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)  # without the GIL, as DLPack requires
 _name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 _rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
+
+
+def outcome(read: Callable[[], _Result]) -> tuple[_Result | None, Exception | None]:
+    """
+    What an object of another package gives, or the exception with which it refuses. An exception that a second attempt
+    does not repeat comes from a signal handler, such as that of an alarm, and is raised.
+    """
+    try:
+        return read(), None
+    except Exception as problem:
+        first = problem
+    try:
+        try:
+            read()
+        except Exception as again:
+            if type(again) is type(first):
+                return None, first.with_traceback(None)
+        raise first
+    finally:
+        del first  # its traceback has this frame: the cycle would keep the array until a garbage collection
+
+
+def attribute(given: object, name: str) -> Any:
+    """The attribute, or None. Some packages raise an exception when the attribute is read."""
+    return outcome(lambda: getattr(given, name, None))[0]
 
 
 class _Taken:
@@ -100,24 +126,26 @@ def of_dlpack(name: str, given: Any) -> Exchanged:
 
 def _export(name: str, given: Any) -> tuple[str, object]:
     """The device and the capsule."""
-    try:
-        kind, index = (int(number) for number in given.__dlpack_device__())
+    device, capsule, options = "cpu", None, {}
+    place, problem = outcome(lambda: [int(number) for number in given.__dlpack_device__()])
+    if place is not None:
+        kind, index = place
         if kind not in _ON_THE_CPU + _ON_CUDA:
             raise BadArgument(
                 f"'{name}' is on a device of DLPack's type {kind}. Submit an array on the CPU or on a CUDA device"
             )
-        _wait_until_computed(given)
-        device, options = ("cpu", {}) if kind in _ON_THE_CPU else (f"cuda:{index}", {"stream": -1})
-        try:
-            return device, given.__dlpack__(max_version=_NEWEST, **options)
-        except TypeError:  # DLPack without versions
-            return device, given.__dlpack__(**options)
-    except BadArgument:
-        raise
-    except Exception as problem:
+        if kind in _ON_CUDA:
+            device, options = f"cuda:{index}", {"stream": -1}
+        _, problem = outcome(lambda: _wait_until_computed(given))
+    if problem is None:
+        capsule, problem = outcome(lambda: given.__dlpack__(max_version=_NEWEST, **options))
+        if isinstance(problem, TypeError):  # DLPack without versions
+            capsule, problem = outcome(lambda: given.__dlpack__(**options))
+    if problem is not None:
         raise BadArgument(
             f"'{name}' cannot be exported through DLPack: {str(problem).rstrip('.')}. Submit a copy of it"
         ) from problem
+    return device, capsule
 
 
 def _wait_until_computed(given: Any) -> None:
@@ -178,12 +206,11 @@ def of_cuda_interface(name: str, given: Any, interface: Any) -> Exchanged:
     array = Exchanged(
         given, address, dtype, shape, strides, f"cuda:{_index_of(name, given, address)}", _handle_of(name, stream)
     )
-    try:
-        _wait_until_computed(given)
-    except Exception as problem:
+    _, failed = outcome(lambda: _wait_until_computed(given))
+    if failed is not None:
         raise BadArgument(
-            f"'{name}' cannot be computed: {str(problem).rstrip('.')}. Submit a computed array"
-        ) from problem
+            f"'{name}' cannot be computed: {str(failed).rstrip('.')}. Submit a computed array"
+        ) from failed
     return array
 
 
