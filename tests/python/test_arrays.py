@@ -146,6 +146,8 @@ class OtherArrays(Egresses):
                     egress.submit(given, [f"{number}/0", f"{number}/1"])
                 egress.submit(given, [f"{number}/0", f"{number}/1"])
         self.assertEqual(5, egress.stats().batches_submitted)
+        with self.assertRaises(Alarm):
+            offramp.packed(numbers, Alarmed(numpy.array([1, 1]), ("tolist",), "tolist"))
         egress.close()
 
     def test_arrays_of_every_interface_arrive(self):

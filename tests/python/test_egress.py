@@ -622,10 +622,10 @@ class Batches(Egresses):
                 egress.submit({"spectrum": numpy.zeros(second, "float32")})
             self.assertEqual(1, egress.stats().batches_submitted)
             self.assertIn(
-                f"'spectrum' has the shape {second}; the run was opened for {first}. If samples differ, open it with tensors=",
+                f"'spectrum' has the shape {second}; the run was opened for {first}. If samples differ in shape, submit lists of samples",
                 str(refused.exception),
             )
-            [tensors] = re.findall(r"tensors=(\{.*\}), and submit lists of tensors$", str(refused.exception))
+            [tensors] = re.findall(r"open the run with tensors=(\{.*\})$", str(refused.exception))
             varying = offramp.Egress(f"{self.run_dir}{number}-varying", eval(tensors), "cpu", when_full="drop")
             self.addCleanup(varying.close)
             for shape in (first, second):
@@ -766,8 +766,8 @@ class Options(Egresses):
             ({"tensors": {}}, "0 tensors"),
             ({"tensors": {"output": "float32"}}, "Give its type and shape"),
             ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
-            ({"tensors": {"output": ("float32", ())}}, "0 dimensions"),
-            ({"tensors": {"output": ("float32", (4, 0))}}, "is 0"),
+            ({"tensors": {"output": ("float32", ())}}, "no dimensions"),
+            ({"tensors": {"output": ("float32", (4, 0))}}, "Give 1 or more"),
             ({"tensors": {"output": ("float32", (None, 6))}}, r"None in dimension 0.*\('float32', \(64, 6\)\)"),
             ({"slab_bytes": "1 GB"}, "slab_bytes is '1 GB'. Give a number with KiB, MiB or GiB"),
             ({"slab_bytes": "256"}, "slab_bytes is '256'"),

@@ -199,14 +199,21 @@ class Batches(Shapes):
             ([good[0], good[0]], r"the samples of 'h' have 1 dimensions; the run was opened for 2, \(None, 3\)"),
             (
                 [good, good[:, :2]],
-                r"'h\[1\]' has the shape \(4, 2\); the run was opened for samples of \(None, 3\). If samples differ there, open it "
-                r"with tensors=\{'h': \('float32', \(4, None, None\)\)\}",
+                r"'h\[1\]' has the shape \(4, 2\); the run was opened for samples of \(None, 3\). If samples differ in shape, open "
+                r"the run with tensors=\{'h': \('float32', \(4, None, None\)\)\}",
             ),
             (good[None, :, :2], r"the shape \(1, 4, 2\); the run was opened for \(4, None, 3\).*\(4, None, None\)"),
             (good[None, :, :0], r"the shape \(1, 4, 0\); the run was opened for \(4, None, 3\)"),
             (good, "Reshape it to 3 dimensions"),
             ([good.astype("int8")], "elements of type int8; the run has float32"),
-            (packed(good, [1, 2]), r"the lengths of 'h' add up to 3, and its values have the shape \(4, 3\)"),
+            (
+                packed(good, [1, 2]),
+                r"the lengths of 'h' add up to 3, and its values have the shape \(4, 3\). If the rest is unused, pass values\[:3\]",
+            ),
+            (
+                packed(good, [1, 4]),
+                r"add up to 5, and its values have the shape \(4, 3\). Give lengths that add up to 4",
+            ),
             (packed(good[:, :2], [4]), r"'h\[0\]' has the shape \(4, 2\); .*\(4, None, None\)"),
             (packed(good[0], [3]), "the samples of 'h' have 1 dimensions"),
             (packed(numpy.float32(3), [1]), "no dimensions"),
@@ -235,28 +242,157 @@ class Batches(Shapes):
     def test_unsupported_lengths_are_refused(self):
         import numpy
 
-        for lengths, kind, text in (
-            (
-                Interfaced(typestr="<i8", shape=(2,)),
-                offramp.BadArgument,
-                r"the lengths are on the device.*pass lengths.tolist\(\)",
-            ),
-            ([2, -1], offramp.BadArgument, "the length of sample 1 is -1. Give 0 or more"),
-            ([1, 2.0], TypeError, "the length 2.0 is not a whole number"),
-            (numpy.float32([1, 2]), TypeError, "the length 1.0 is not a whole number"),
-            ([[1, 2]], TypeError, r"the length \[1, 2\] is not a whole number"),
-            ([1 << 63], TypeError, "is not a whole number"),
-            (numpy.int64(3), TypeError, "the lengths are of type int64. Give a list"),
-            ("12", TypeError, "the lengths are of type str"),
-            (3, TypeError, "the lengths are of type int"),
-        ):
-            with self.subTest(text), self.assertRaisesRegex(kind, text):
-                offramp.packed(tokens(3), lengths)
+        class Odd:
+            """Neither a list nor a number: both methods fail."""
+
+            def tolist(self):
+                raise ValueError("odd")
+
+            def __index__(self):
+                raise RuntimeError("odd")
+
+        on_a_gpu = Interfaced(typestr="<i8", shape=(2,))
+        wrong = [
+            (on_a_gpu, r"the lengths are on the device 'cuda'.*pass lengths.tolist\(\)"),
+            ([1, on_a_gpu], r"the length of sample 1 is on the device 'cuda'.*pass lengths\[1\].item\(\)"),
+            ([2, -1], "the length of sample 1 is -1. Give 0 or more"),
+            (numpy.int32([2, -1]), "the length of sample 1 is -1. Give 0 or more"),
+            ([1, 1 << 63], "the length of sample 1 is 9223372036854775808. Give less than"),
+            ([numpy.uint64(1 << 63)], "the length of sample 0 is 9223372036854775808"),
+            ([1, 2.0], "the length of sample 1 is 2.0 of type float. Give a whole number"),
+            ([float("nan")], "the length of sample 0 is nan"),
+            ([1, None], "the length of sample 1 is None"),
+            ([1, "2"], "the length of sample 1 is '2' of type str"),
+            ([1, True], "the length of sample 1 is True of type bool"),
+            (numpy.array([True]), "the length of sample 0 is True"),
+            ([Odd()], r"the length of sample 0 is <.* of type .*Odd\."),
+            (numpy.float32([1, 2]), "the length of sample 0 is 1.0"),
+            (numpy.array([[1, 2]]), r"the length of sample 0 is \[1, 2\] of type list"),
+            ([numpy.array([1, 2])], r"the length of sample 0 is array\(\[1, 2\]\) of type ndarray"),
+            (numpy.int64(3), "the lengths are of type int64. Give a list of whole numbers, one per sample"),
+            (Odd(), r"the lengths are of type .*Odd\."),
+            ("12", "the lengths are of type str"),
+            ({1: 2}, "the lengths are of type dict"),
+            ((each for each in (1, 2)), "the lengths are of type generator"),
+            (None, "the lengths are None. Give a list"),
+        ]
         if TORCH:
             import torch
 
-            with self.assertRaisesRegex(offramp.BadArgument, "on the device 'meta', and reading them would wait"):
-                offramp.packed(tokens(3), torch.tensor([3], device="meta"))
+            wrong += [
+                (torch.tensor([3], device="meta"), "the lengths are on the device 'meta'"),
+                ([torch.tensor(3, device="meta")], "the length of sample 0 is on the device 'meta'"),
+                (torch.tensor(3), "the lengths are of type Tensor"),
+                (torch.tensor([3]).to_sparse(), "the lengths are of type Tensor"),
+                (torch.tensor([[1, 2]]), r"the length of sample 0 is \[1, 2\]"),
+                ([torch.tensor([1, 2])], r"the length of sample 0 is tensor\(\[1, 2\]\)"),
+                ([torch.tensor(3.0)], "the length of sample 0 is tensor"),
+                ([torch.tensor(True)], "the length of sample 0 is tensor"),
+            ]
+        for lengths, text in wrong:
+            with self.subTest(text), self.assertRaisesRegex((offramp.BadArgument, TypeError), text):
+                offramp.packed(tokens(3), lengths)
+        for values in ([tokens(1)], (tokens(1),)):
+            with self.assertRaisesRegex(TypeError, r"Submit a list of samples without packed\(\)"):
+                offramp.packed(values, [1])
+
+    def test_a_tuple_of_samples_is_refused_with_the_remedy(self):
+        samples = tuple(map(tokens, (2, 5, 1)))
+        remedy = r"If the tuple 'h' has one tensor per sample, submit it as a list: list\(...\)"
+        several = "'h.1' has 5 samples, 'h.0' has 2.*" + remedy
+        declared = {"h": ("float32", (3, None, 3))}
+        for given, options, text in (
+            (samples, {}, several),
+            (samples, {"tensors": declared}, "the batch has h.0, h.1, h.2; the run has h.*" + remedy),
+            (samples[2:], {"tensors": declared}, "the batch has h.0; the run has h.*" + remedy),
+            (samples[:1] * 3, {}, "3 keys for 2 samples.*" + remedy),
+            ((samples[0][:0], *samples[1:]), {}, r"'h.0' of shape \(0, 3\) is empty.*" + remedy),
+            ((samples[0].astype("complex64"), *samples[1:]), {}, "'h.0': elements of type 'complex64'.*" + remedy),
+            (samples[:1] * 17, {}, "the batch has 17 tensors. Submit at most 16.*" + remedy),
+            ({"states": samples}, {}, "the tuple 'h.states' has one tensor per sample"),
+            (tuple(sample[0, 0] for sample in samples), {}, r"submit it as one tensor: torch.stack\(...\)"),
+        ):
+            keys = ["a", "b", "c"] if len(given) == 3 else ["a", "b"]
+            with self.subTest(text), offramp.Egress(self.run_dir, **options) as egress:
+                with self.assertRaisesRegex((offramp.BadArgument, TypeError), text):
+                    egress.submit({"h": given}, keys)
+        with offramp.Egress(self.run_dir) as egress:
+            with self.assertRaisesRegex(offramp.BadArgument, "If the tuple has one tensor per sample"):
+                egress.submit(samples)
+            for values in ((1.0, 2.0), samples[0], [1.0]):
+                with self.assertRaises((offramp.BadArgument, TypeError)) as refused:
+                    egress.submit({"h": values}, ["a", "b", "c"])
+                self.assertNotIn("tuple", str(refused.exception))
+            egress.submit({"h": samples[:1] * 2}, ["a", "b"])
+            with self.assertRaises(offramp.BadArgument) as refused:  # the run has these tensors: the tuple is meant
+                egress.submit({"h": (samples[0], samples[1])}, ["a", "b"])
+            self.assertNotIn("tuple", str(refused.exception))
+            egress.close()
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            egress.submit({"h": list(samples)}, ["a", "b", "c"])
+        self.assertEqual([2, 5, 1], [len(each["h"][1]) for each in self.seen_by(reader).values()])
+
+    def test_a_list_of_mappings_or_tuples_is_refused_with_a_working_remedy(self):
+        outputs = [{"boxes": tokens(number, 4), "masks": tokens(number, 9)} for number in (3, 0)]
+        for given in (outputs, [tuple(each.values()) for each in outputs], [outputs[0]["boxes"], outputs[1]]):
+            with self.subTest(type(given[0])), offramp.Egress(self.run_dir) as egress:
+                text = r"'output\[\d\]' is of type \w+. Submit a list for each of its tensors: \{"
+                with self.assertRaisesRegex(TypeError, text) as refused:
+                    egress.submit(given)
+                if isinstance(given[0], (dict, tuple)):
+                    lists = eval(str(refused.exception).partition("tensors: ")[2], {"outputs": given})
+                    egress.submit(lists)
+                    self.assertEqual([(2, None, None)] * 2, [layout.shape for layout in egress._layout])
+                egress.close()
+        with self.assertRaisesRegex(TypeError, r"'boxes': \[each\['boxes'\] for each in outputs\], .*, ...\}"):
+            offramp.Egress(self.run_dir).submit({"found": [{**outputs[0], "labels": 1}]})
+        with self.assertRaisesRegex(TypeError, r"'h' is of type builtins.generator.*submit a list: list\(...\)"):
+            offramp.Egress(self.run_dir).submit({"h": (each["boxes"] for each in outputs)})
+
+    def test_another_shape_is_refused_with_a_working_remedy(self):
+        """The proposed declaration has all tensors, and takes the refused batch and lists of samples."""
+        import numpy
+
+        first = {"h": numpy.zeros((2, 4, 3)), "m": numpy.zeros((2, 8, 8), "uint8"), "n": numpy.zeros(2, "int32")}
+        for second, shapes in (
+            ({"h": numpy.zeros((2, 7, 3))}, [(2, None, 3), (2, 8, 8), (2,)]),
+            (
+                {"h": numpy.zeros((2, 7, 3)), "m": numpy.zeros((2, 9, 7), "uint8")},
+                [(2, None, 3), (2, None, None), (2,)],
+            ),
+            ({"m": numpy.zeros((2, 8, 7), "uint8")}, [(2, 4, 3), (2, 8, None), (2,)]),
+        ):
+            with self.subTest(shapes), offramp.Egress(self.run_dir) as egress:
+                egress.submit(first)
+                with self.assertRaisesRegex(
+                    offramp.BadArgument, "If samples differ in shape, submit lists of samples, and open the run with"
+                ) as refused:
+                    egress.submit({**first, **second})
+                egress.close()
+            declared = eval(str(refused.exception).partition("tensors=")[2])
+            self.assertEqual(dict(zip(first, shapes)), {name: shape for name, (_, shape) in declared.items()})
+            reader = self.reader()
+            with offramp.Egress(self.run_dir, declared, slab_bytes="1MiB") as egress:
+                egress.submit(first)
+                egress.submit({**first, **second})
+                egress.submit({name: list(each) if None in declared[name][1] else each for name, each in first.items()})
+            self.assertEqual(6, len(self.seen_by(reader)))
+
+    def test_a_declared_shape_is_validated(self):
+        for shape, text in (
+            ((64, 0, 3), r"'h' has the shape \(64, 0, 3\). Give 1 or more, or None where samples differ"),
+            ((0, None), r"\(0, None\). Give 1 or more"),
+            ((64, -1), "Give 1 or more"),
+            ((64, 1 << 63), "Give 1 or more"),
+            ((), "'h' has no dimensions. Dimension 0 counts the samples"),
+            ((64, 2.5), "is described by"),
+            ((64, "3"), "is described by"),
+            ((64, float("inf")), "is described by"),
+            ((None, 3), r"Give the usual number: \('float32', \(64, 3\)\)"),
+        ):
+            with self.subTest(shape), self.assertRaisesRegex(offramp.BadArgument, text):
+                offramp.Egress(self.run_dir, {"h": ("float32", shape)})
 
     def test_a_list_in_a_run_of_one_shape_is_refused_with_a_working_remedy(self):
         import numpy
@@ -274,7 +410,7 @@ class Batches(Shapes):
                     offramp.BadArgument, r"samples of their own shapes; the run was opened for one shape, \(2, 4, 3\)"
                 ) as refused:
                     egress.submit({"h": given})
-                declared = eval(str(refused.exception).partition("Open it with tensors=")[2])
+                declared = eval(str(refused.exception).partition("tensors=")[2])
                 self.assertEqual({"h": ("float32", shape)}, declared)
             with offramp.Egress(self.run_dir, declared, "cpu") as egress:
                 egress.submit({"h": given})

@@ -68,19 +68,23 @@ def named_tensors(outputs: object) -> Mapping[str, object]:
     return named
 
 
-def _flatten(prefix: str, outputs: Any) -> Iterator[tuple[str, object]]:
+def _flatten(prefix: str, outputs: object) -> Iterator[tuple[str, object]]:
     if outputs is None:
         return
-    parts: Iterable[tuple[Any, Any]]
-    if isinstance(outputs, Mapping):
-        parts = outputs.items()
-    elif isinstance(outputs, tuple):
-        parts = zip(getattr(outputs, "_fields", range(len(outputs))), outputs)
-    else:
+    if not isinstance(outputs, (Mapping, tuple)):
         yield prefix or ONLY, outputs
         return
-    for name, each in parts:
+    for name, each in parts_of(outputs):
         yield from _flatten(f"{prefix}.{name}" if prefix else str(name), each)
+
+
+def parts_of(outputs: object) -> Iterable[tuple[Any, Any]]:
+    """The entries of a mapping or tuple, by name; none of other objects."""
+    if isinstance(outputs, Mapping):
+        return outputs.items()
+    if isinstance(outputs, tuple):
+        return zip(getattr(outputs, "_fields", range(len(outputs))), outputs)
+    return ()
 
 
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
@@ -148,6 +152,7 @@ def _through_numpy(name: str, given: Any) -> Any:
     raise TypeError(
         f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor"
         + ("; other objects need NumPy, which is not installed" if numpy is None else "")
+        + (". For one tensor per sample, submit a list: list(...)" if isinstance(given, (tuple, Iterator)) else "")
     )
 
 

@@ -20,7 +20,7 @@ from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._metadata import DEFAULT_BYTES, json_of
-from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of
+from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
@@ -33,9 +33,10 @@ from offramp._options import (
     new_run_dir,
     require_complete,
 )
-from offramp._order import Layout, Shape
+from offramp._order import Layout
+from offramp._remedies import of_another_shape, of_tuple
 from offramp._run import Stats, Run, Watch
-from offramp._samples import declaration, is_empty_batch, samples_of, shapes_of, slab_bytes_for, widened
+from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
@@ -273,12 +274,13 @@ class Egress:
                     "submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
                     "batch in the loop instead"
                 )
-            submission = self._submit(named, keys, items, stream, copy, metadata)
+            submission = self._submit(outputs, named, keys, items, stream, copy, metadata)
         if self._submission is submission:  # the last step: submit() returns, so the loop knows
             self._submission = None
 
     def _submit(
         self,
+        outputs: object,
         named: Mapping[str, object],
         keys: Iterable[str] | None,
         items: Iterable[int] | None,
@@ -292,9 +294,15 @@ class Egress:
             accepted = self._settle()
             if self._run is not None:
                 self._run.require_unchanged()
-            given, cache = self._outputs_of(named, copy, stream)
-            rows = given[0].rows
             keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
+            try:
+                given, cache = self._outputs_of(named, keys, copy, stream)
+            except (BadArgument, TypeError) as problem:
+                remedy = None if self._has_names(named) else of_tuple(outputs)
+                if remedy is None or type(problem) not in (BadArgument, TypeError):  # such as a signal handler's
+                    raise
+                raise type(problem)(f"{problem}. {remedy}") from problem.__cause__
+            rows = given[0].rows
             key_text = key_text_of(keys, rows, self._once)
             metadata_json = json_of(metadata, rows)
             given_items = _items(items, rows)
@@ -561,8 +569,11 @@ class Egress:
         layouts = [layout_of(each, description) for each, *description in earlier if each == name]
         return layouts[0] if layouts and layouts[0].varies else None
 
+    def _has_names(self, named: Mapping[str, object]) -> bool:
+        return self._layout is not None and {layout.name for layout in self._layout} == set(named)
+
     def _outputs_of(
-        self, named: Mapping[str, object], copy: bool, stream: object
+        self, named: Mapping[str, object], keys: Sequence[str] | None, copy: bool, stream: object
     ) -> tuple[list[Outputs], BatchCache | None]:
         """Validated outputs in the run's order, and the cache to keep once the batch is accepted."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
@@ -582,6 +593,8 @@ class Egress:
             samples_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
         ]
         _require_one_batch(names, given)
+        if keys is not None:
+            require_one_key_each(keys, given[0].rows)
         self._require_fit(given)
         return given, batch_cache_of(tensors, given)
 
@@ -591,32 +604,14 @@ class Egress:
             raise BadArgument(
                 f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run"
             )
-        for layout, each in zip(self._layout or (), given):
+        layouts = self._layout or ()
+        for at, (layout, each) in enumerate(zip(layouts, given)):
             if each.dtype != layout.dtype:
                 raise TypeError(
                     f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run"
                 )
             if each.shape[1:] != layout.shape[1:]:
-                raise BadArgument(_of_another_shape(layout, each))
-
-
-def _of_another_shape(layout: Layout, each: Outputs) -> str:
-    """The message for a batch whose samples have another shape than the run's."""
-    dims = len(layout.shape)
-    if each.samples is None:
-        wrong = f"'{layout.name}' has the shape {each.shape}; the run was opened for {layout.shape}"
-        if len(each.shape) != dims:
-            return f"{wrong}. Reshape it to {dims} dimensions, or open another run for it"
-        wider = widened(layout.shape, [each.shape])
-        return f"{wrong}. If samples differ, open it with {declaration(layout, wider)}, and submit lists of tensors"
-    shapes: list[Shape] = [(0, *shape) for shape in shapes_of(each)]
-    wider = widened(layout.shape, shapes) if len(each.shape) == dims else layout.shape
-    if None not in wider:
-        wider = (layout.shape[0], *each.shape[1:])
-    return (
-        f"'{layout.name}' has samples of their own shapes; the run was opened for one shape, {layout.shape}. Open it with "
-        f"{declaration(layout, wider)}"
-    )
+                raise BadArgument(of_another_shape(layouts, given, at))
 
 
 class _Submission(NamedTuple):
@@ -659,6 +654,8 @@ def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
             )
         if len(each.shape) > _abi.MOST_DIMS:
             raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
+    if len(given) > _abi.MOST_TENSORS:
+        raise BadArgument(f"the batch has {len(given)} tensors. Submit at most {_abi.MOST_TENSORS}")
 
 
 def _has_entries(name: str, given: Iterable[object] | None) -> bool:

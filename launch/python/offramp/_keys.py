@@ -35,9 +35,13 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
             )
         if "\0" in key:
             raise BadArgument(f"the key {key!r} contains a NUL character. Remove it")
+    require_one_key_each(keys, rows)
+    return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
+
+
+def require_one_key_each(keys: Sequence[str], rows: int) -> None:
     if len(keys) != rows:
         raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one per sample, or none")
-    return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
 
 
 # Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import operator
 import os
 import secrets
 import time
@@ -138,16 +139,19 @@ def device_of(given: str) -> str:
 def layout_of(name: str, description: Any) -> Layout:
     try:
         dtype, given = description
-        shape = tuple(None if extent is None else int(extent) for extent in given)
+        shape = tuple(None if extent is None else operator.index(extent) for extent in given)
     except (TypeError, ValueError):
         raise BadArgument(
             f"the tensor '{name}' is described by {description!r}. Give its type and shape, such as ('float32', (64, 1000))"
         ) from None
-    if shape[:1] == (None,):
+    dtype = dtype_of(dtype)
+    if not shape:
+        raise BadArgument(f"the tensor '{name}' has no dimensions. Dimension 0 counts the samples: ('{dtype}', (64,))")
+    if shape[0] is None:
         raise BadArgument(
             f"the tensor '{name}' has None in dimension 0, which counts a batch's samples. Give the usual number: "
-            f"('{dtype_of(dtype)}', {(64, *shape[1:])})"
+            f"('{dtype}', {(64, *shape[1:])})"
         )
-    if any(extent is not None and extent < 0 for extent in shape):
+    if not all(extent is None or 0 < extent < 1 << 63 for extent in shape):
         raise BadArgument(f"the tensor '{name}' has the shape {shape}. Give 1 or more, or None where samples differ")
-    return Layout(name, dtype_of(dtype), shape)
+    return Layout(name, dtype, shape)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import array
 import math
-from typing import Any, Iterable, Mapping, Sequence
+import operator
+from typing import Any, Mapping, Sequence
 
-from offramp._arrays import Outputs, Samples, attribute, concatenated, outputs_of
+from offramp._arrays import Outputs, Samples, concatenated, outputs_of, parts_of
 from offramp._dtypes import ALL
 from offramp._errors import BadArgument
+from offramp._exchange import attribute, outcome
 from offramp._order import ROW_MAJOR, Layout, Shape
 from offramp._torch import Kind, Memory, is_torch
 
@@ -35,30 +37,49 @@ def packed(values: object, lengths: Any) -> Packed:
     CPU, of one whole number per sample; 0 is allowed. A batch is one copy, however many samples it has. Errors:
     TypeError and BadArgument.
     """
+    if isinstance(values, (list, tuple)):
+        raise TypeError(
+            f"the values are a {type(values).__name__}. Submit a list of samples without packed(): list(...). Or give one array: torch.cat(values)"
+        )
     return Packed(values, _lengths_of(lengths))
 
 
 def _lengths_of(given: Any) -> array.array[int]:
-    is_tensor = is_torch(given)
-    if is_tensor and given.device.type != "cpu" or attribute(given, "__cuda_array_interface__") is not None:
+    _require_on_the_cpu("the lengths are", given, "lengths.tolist()")
+    if type(given) in (list, tuple):
+        numbers = given
+    else:
+        numbers, _ = outcome(lambda: given.tolist() if hasattr(given, "tolist") else given)
+        if not isinstance(numbers, (list, tuple)):
+            kind = "None" if given is None else f"of type {type(given).__qualname__}"
+            raise TypeError(f"the lengths are {kind}. Give a list of whole numbers, one per sample")
+    if not set(map(type, numbers)) <= {int}:
+        numbers = [each if type(each) is int else _length_of(sample, each) for sample, each in enumerate(numbers)]
+    if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
+        sample, length = next((sample, length) for sample, length in enumerate(numbers) if not 0 <= length < 1 << 63)
         raise BadArgument(
-            f"the lengths are on the device '{given.device if is_tensor else 'cuda'}', and reading them would wait for its work. Keep them on "
-            "the CPU and pass lengths.tolist()"
+            f"the length of sample {sample} is {length}. Give {'0 or more' if length < 0 else 'less than 2**63'}"
         )
-    numbers = given.tolist() if is_tensor or hasattr(given, "tolist") else given
-    if not isinstance(numbers, (list, tuple)):
-        raise TypeError(
-            f"the lengths are of type {type(given).__qualname__}. Give a list of whole numbers, one per sample"
+    return array.array("q", numbers)
+
+
+def _length_of(sample: int, given: Any) -> int:
+    """A length of another type than int, such as a number of NumPy or a tensor of one element."""
+    _require_on_the_cpu(f"the length of sample {sample} is", given, f"lengths[{sample}].item()")
+    is_bool = isinstance(given, bool) or str(attribute(given, "dtype")) == "torch.bool"
+    length, _ = (None, None) if is_bool else outcome(lambda: operator.index(given))
+    if length is None:
+        shown = f"{given!r:.80} of type {type(given).__qualname__}"
+        raise TypeError(f"the length of sample {sample} is {' '.join(shown.split())}. Give a whole number")
+    return length
+
+
+def _require_on_the_cpu(subject: str, given: Any, remedy: str) -> None:
+    device = given.device if is_torch(given) else None
+    if device is not None and device.type != "cpu" or attribute(given, "__cuda_array_interface__") is not None:
+        raise BadArgument(
+            f"{subject} on the device '{device or 'cuda'}', whose work would have to finish first. Keep lengths on the CPU, and pass {remedy}"
         )
-    try:
-        lengths = array.array("q", numbers)
-    except (TypeError, OverflowError):
-        wrong = next(each for each in numbers if not hasattr(each, "__index__") or abs(each) >= 1 << 63)
-        raise TypeError(f"the length {wrong!r:.80} is not a whole number. Give whole numbers") from None
-    if min(lengths, default=0) < 0:
-        index, length = next((index, length) for index, length in enumerate(lengths) if length < 0)
-        raise BadArgument(f"the length of sample {index} is {length}. Give 0 or more")
-    return lengths
 
 
 def is_empty_batch(named: Mapping[str, object]) -> bool:
@@ -90,7 +111,7 @@ def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     if layout is None or not layout.varies or len(outputs.shape) != len(layout.shape):
         return outputs
     shapes = [outputs.shape[1:]]
-    if _other_extent(shapes, layout.shape[1:]) is not None:
+    if other_extent(shapes, layout.shape[1:]) is not None:
         return outputs  # the Egress refuses it
     return _with_samples(outputs, shapes * outputs.rows, layout.shape[1:])
 
@@ -99,9 +120,13 @@ def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stre
     outputs = outputs_of(name, given.values, copy, _SAMPLE, stream)
     total, lengths, rest = sum(given.lengths), given.lengths, outputs.shape[1:]
     if total != outputs.shape[0]:
+        remedy = (
+            f"If the rest is unused, pass values[:{total}], that is values[:sum(lengths)]"
+            if total < (outputs.shape[0] or 0)
+            else f"Give lengths that add up to {outputs.shape[0]}"
+        )
         raise BadArgument(
-            f"the lengths of '{name}' add up to {total}, and its values have the shape {outputs.shape}. Give lengths that add up to "
-            f"{outputs.shape[0]}"
+            f"the lengths of '{name}' add up to {total}, and its values have the shape {outputs.shape}. {remedy}"
         )
     if not lengths:
         raise BadArgument(f"'{name}' has no samples. Give one length per sample")
@@ -110,21 +135,20 @@ def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stre
     if layout is None or not layout.varies or layout.shape[1:] == (None, *rest):  # only lengths differ
         return outputs._replace(shape=(len(lengths), None, *rest), samples=Samples(lengths))
     shapes = [(length, *rest) for length in lengths]
-    _require_fit(name, shapes, layout)
-    return _with_samples(outputs, shapes, layout.shape[1:])
+    return _with_samples(outputs, shapes, _pattern_of(shapes, layout))
 
 
 def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, stream: object) -> Outputs:
     if not given:
         raise BadArgument(f"'{name}' is an empty list. Give one array per sample")
-    each = _each_of(name, given, stream)
+    try:
+        each = _each_of(name, given, stream)
+    except TypeError:
+        _require_no_parts(name, given)
+        raise
     _require_alike(name, each)
     shapes = [sample.shape for sample in each]
-    if layout is not None and layout.varies:
-        _require_fit(name, shapes, layout)
-        pattern = layout.shape[1:]
-    else:
-        pattern = (None,) * len(shapes[0])
+    pattern = _pattern_of(shapes, layout)
     if copy:
         if (one := concatenated(each)) is not None:
             return _with_samples(one, shapes, pattern)
@@ -173,44 +197,36 @@ def _require_alike(name: str, each: list[Outputs]) -> None:
             )
 
 
-def _require_fit(name: str, shapes: Sequence[Shape], layout: Layout) -> None:
-    expected = layout.shape[1:]
-    if len(shapes[0]) != len(expected):
-        raise BadArgument(
-            f"the samples of '{name}' have {len(shapes[0])} dimensions; the run was opened for {len(expected)}, {expected}. Reshape them, or open "
-            "another run for them"
-        )
-    if (index := _other_extent(shapes, expected)) is not None:
-        wider = widened(layout.shape, [(0, *shape) for shape in shapes])
-        raise BadArgument(
-            f"'{name}[{index}]' has the shape {shapes[index]}; the run was opened for samples of {expected}. If samples differ there, open it "
-            f"with {declaration(layout, wider)}"
-        )
+def _require_no_parts(name: str, given: list[Any]) -> None:
+    """Errors: TypeError for a list of mappings or tuples, such as the results of a detection model."""
+    for index, sample in enumerate(given):
+        keys = [key for key, _ in parts_of(sample)]
+        if isinstance(sample, Mapping) or any(attribute(part, "shape") is not None for _, part in parts_of(sample)):
+            lists = ", ".join(f"'{key}': [each[{key!r}] for each in outputs]" for key in keys[:2])
+            more = ", ..." if len(keys) > 2 else ""
+            raise TypeError(
+                f"'{name}[{index}]' is of type {type(sample).__qualname__}. Submit a list for each of its tensors"
+                + (f": {{{lists}{more}}}" if keys else "")
+            )
 
 
-def _other_extent(shapes: Sequence[Shape], expected: Shape) -> int | None:
+def _pattern_of(shapes: Sequence[Shape], layout: Layout | None) -> Shape:
+    """
+    The shape of samples, with None where they differ. If they do not fit the run, all dimensions: the Egress refuses
+    them.
+    """
+    if layout is not None and layout.varies and len(shapes[0]) == len(layout.shape) - 1:
+        if other_extent(shapes, layout.shape[1:]) is None:
+            return layout.shape[1:]
+    return (None,) * len(shapes[0])
+
+
+def other_extent(shapes: Sequence[Shape], expected: Shape) -> int | None:
     """The first sample that differs from the run in a dimension in which samples do not differ."""
     fixed = [(dim, extent) for dim, extent in enumerate(expected) if extent is not None]
     return next(
         (index for index, shape in enumerate(shapes) if any(shape[dim] != extent for dim, extent in fixed)), None
     )
-
-
-def widened(expected: Shape, shapes: Iterable[Shape]) -> Shape:
-    """The run's shape, with None where these shapes differ from it; dimension 0 stays."""
-    others = list(zip(*shapes))
-    return (
-        expected[0],
-        *(
-            extent if all(other == extent for other in others[dim]) else None
-            for dim, extent in enumerate(expected)
-            if dim > 0
-        ),
-    )
-
-
-def declaration(layout: Layout, shape: Shape) -> str:
-    return f"tensors={{'{layout.name}': ('{layout.dtype}', {shape})}}"
 
 
 def _with_samples(outputs: Outputs, shapes: Sequence[Shape], pattern: Shape) -> Outputs:
