@@ -56,6 +56,12 @@ static int32_t process(void* self, const offramp_host* host, const offramp_slab*
     return OFFRAMP_OK;
 }
 
-static const offramp_processor processor = {sizeof processor, create, process, free, 1, 0};
+static const offramp_processor processor = {
+    .size = sizeof processor,
+    .create = create,
+    .process = process,
+    .destroy = free,
+    .takes_variable = 1, /* process() reads `rows` */
+};
 
 const offramp_processor* offramp_processor_v1(void) { return &processor; }

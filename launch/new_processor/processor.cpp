@@ -67,6 +67,13 @@ void destroy(void* self) { delete static_cast<Own*>(self); }
 }  // namespace
 
 extern "C" const offramp_processor* offramp_processor_v1() {
-    static constexpr offramp_processor made{sizeof made, create, process, destroy, 1, 0};
+    static constexpr offramp_processor made{
+        .size = sizeof made,
+        .create = create,
+        .process = process,
+        .destroy = destroy,
+        .takes_variable = 1,  // Slab::row() reads samples of any shape
+        .reserved = 0,
+    };
     return &made;
 }

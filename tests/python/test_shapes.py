@@ -1,7 +1,9 @@
 """Samples of different shapes: accepted and refused batches, what consumers see, results, and a run that resumes."""
 
+import contextlib
 import io
 import json
+import sqlite3
 import struct
 import unittest
 import weakref
@@ -681,7 +683,7 @@ class Results(Shapes):
     def test_built_in_processors_and_a_function(self):
         import numpy
 
-        arrays = self.run_with(f"npy,safetensors,{self.post}:save")
+        arrays = self.run_with(f"npy,safetensors,none,records,{self.post}:save")
         files = results(self.output)
         for key, array in arrays.items():
             for name in (f"npy/{key}.hidden.npy", f"post.py-save/{key}.npy"):
@@ -695,6 +697,11 @@ class Results(Shapes):
         self.assertEqual(
             {key: len(array) for key, array in arrays.items()}, {each["key"]: each["tokens"] for each in records}
         )
+        with contextlib.closing(sqlite3.connect(self.output / "records" / "records.sqlite")) as database:
+            rows = database.execute(
+                "SELECT key, status, classes, json_extract(files, '$.npy[0]') FROM records"
+            ).fetchall()
+        self.assertEqual({(key, "done", None, f"npy/{key}.hidden.npy") for key in arrays}, set(rows))
 
     def test_a_processor_that_needs_one_shape_says_so(self):
         with self.assertRaisesRegex(
