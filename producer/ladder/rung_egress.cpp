@@ -48,6 +48,7 @@ EgressTraits traits_of(const Rung& rung) {
             .slabs = slabs_of(rung.memory),
             .outputs_dropped = rung.processing == Rung::Processing::None,
             .batches_share_slabs = rung.copies == Rung::Copies::OnOwnStream,
+            .one_shape = !rung.is_default() && rung.processing != Rung::Processing::None,
             .warning = rung.is_default() ? ""
                                          : "rung '" + std::string(rung.name) +
                                                "': this run shows what it costs; streams is the default"};

@@ -53,6 +53,7 @@ bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.sourc
 bool is_bicubic(const RunConfig& config) { return gives_pictures(config.source) && config.interpolation == "bicubic"; }
 bool is_tiled(const RunConfig& config) { return config.tile > 0; }
 bool is_chunked(const RunConfig& config) { return config.chunk_tokens > 0; }
+bool chooses_outputs(const RunConfig& config) { return !config.output_tensor.empty(); }
 bool shows_its_batches(const RunConfig& config) { return is_synthetic(config) || config.has_processor("checksum"); }
 bool is_by_length(const RunConfig& config) { return shows_its_batches(config) && config.group_rows() > 0; }
 

@@ -71,6 +71,7 @@ bool cuts_pictures(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
 bool is_tiled(const RunConfig& config);
 bool is_chunked(const RunConfig& config);
+bool chooses_outputs(const RunConfig& config);
 // True if the batch size shows in the results. Otherwise it is only the number of items that the model computes
 // together.
 bool shows_its_batches(const RunConfig& config);

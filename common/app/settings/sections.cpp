@@ -14,6 +14,20 @@
 #include "common/app/settings/setting_group.hpp"
 
 namespace offramp {
+namespace {
+
+// The parts of `text` between commas.
+std::vector<std::string> names_in(const std::string& text) {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        names.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
+}
+
+}  // namespace
 
 void describe_run(SettingGroup& group) {
     SettingGroup rare = group.advanced(), of_the_launcher = group.of_the_launcher();
@@ -98,7 +112,7 @@ void describe_input(SettingGroup& group) {
         "columns", &InputSettings::columns, kItems, "A,B", "names of columns, with a comma between",
         "Sources `jsonl-text`, `parquet-text`: columns that processors `embeddings-...` and `records` copy to the "
         "results; none: all",
-        check_column_names);
+        check_names);
     group.whole("chunk-tokens", &InputSettings::chunk_tokens, of_slabs(is_chunked, is_chunked), {4, 1'000'000, "none"},
                 "Sources of texts: maximum tokens per chunk, including the model's special tokens ([CLS]). Longer "
                 "texts are split, between words if possible; each chunk is an item with its own vector");
@@ -147,6 +161,10 @@ void describe_input(SettingGroup& group) {
         .toml_types.push_back(TomlType::Integer);
 }
 
+std::vector<std::string> ModelSettings::output_tensors() const {
+    return output_tensor.empty() ? std::vector<std::string>{} : names_in(output_tensor);
+}
+
 void describe_model(SettingGroup& group) {
     SettingGroup rare = group.advanced();
     group.text("model", &ModelSettings::model, of_slabs(always), "NAME|FILE",
@@ -164,6 +182,11 @@ void describe_model(SettingGroup& group) {
                "Numeric precision of the model");
     rare.word("memory-format", &ModelSettings::memory_format, of_slabs(always), {"auto", "contiguous", "channels-last"},
               "Order of the dimensions in memory");
+    group.text("output-tensor", &ModelSettings::output_tensor, of_slabs(chooses_outputs), "A,B",
+               "names of outputs, with a comma between",
+               "Deliver only these outputs of a model's file. One with a vector for each token of a text, [batch, "
+               "tokens, width], is cut to each text's own tokens; none: all outputs, in one shape",
+               check_names);
     group.word("transform", &ModelSettings::transform, of_slabs(always), {"none", "cast", "class-map", "low-res"},
                "Transform of the output on the device; class-map: argmax to 8 bits; low-res: the consumer does "
                "the model's last enlargement");
@@ -242,15 +265,7 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 
 }  // namespace
 
-std::vector<std::string> ResultSettings::processors() const {
-    std::vector<std::string> names;
-    for (std::size_t begin = 0; begin <= processor.size();) {
-        const std::size_t end = std::min(processor.find(',', begin), processor.size());
-        names.push_back(processor.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return names;
-}
+std::vector<std::string> ResultSettings::processors() const { return names_in(processor); }
 
 bool ResultSettings::has_processor(std::string_view name) const {
     return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });

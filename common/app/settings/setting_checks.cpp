@@ -162,7 +162,8 @@ Problem check_column_name(const std::string& text) {
     return check_not_empty(text);
 }
 
-Problem check_column_names(const std::string& text) {
+// Several names, separated by commas; or none.
+Problem check_names(const std::string& text) {
     std::set<std::string> names;
     for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
         const std::size_t end = std::min(text.find(',', begin), text.size());

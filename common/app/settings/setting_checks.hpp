@@ -26,7 +26,7 @@ std::optional<std::string> check_plugin_names(const std::string& text);
 std::optional<std::string> check_model(const std::string& text);
 std::optional<std::string> check_shapes(const std::string& text);
 std::optional<std::string> check_column_name(const std::string& text);
-std::optional<std::string> check_column_names(const std::string& text);
+std::optional<std::string> check_names(const std::string& text);
 std::optional<std::string> check_url(const std::string& text);
 std::optional<std::string> check_user(const std::string& text);
 std::optional<std::string> check_table(const std::string& text);

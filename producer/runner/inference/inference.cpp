@@ -24,7 +24,32 @@ std::vector<DeviceTensor> outputs_of(Model& model, OutputTransformer& transforme
     return transformer.apply(compute, model.run(input), unread);
 }
 
+// Whether an output of the model is the one that the slabs were laid out for.
+bool has_layout(const TensorSpec& made, const TensorSpec& wanted) {
+    if (!wanted.varies()) return with_settled_strides(made.with_rows(wanted.rows())) == wanted;
+    return made.dtype == wanted.dtype && made.name == wanted.name && made.dims + 1 == wanted.dims &&
+           wanted.varying_dims() == 1 && wanted.shape[1] == kVarying && made.dense_rows() &&
+           std::equal(made.shape.begin() + 1, made.shape.begin() + static_cast<std::ptrdiff_t>(made.dims),
+                      wanted.shape.begin() + 2);
+}
+
 }  // namespace
+
+void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
+                  std::span<const TokenRows> texts) {
+    expect(rows.size() <= texts.size(), "each row of a batch has its text's place");
+    const auto* const data = static_cast<const std::byte*>(tensor.data);
+    const std::size_t token_bytes = tensor.spec.row_bytes();
+    const auto tokens = static_cast<std::uint64_t>(tensor.spec.rows());
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+        const TokenRows text = rows[row].empty ? TokenRows{} : texts[row];
+        expect(text.first + text.count <= tokens, "a text's tokens are in the output");
+        tensor.samples.push_back({.data = data + text.first * token_bytes, .bytes = text.count * token_bytes});
+        tensor.extents.push_back(text.count);
+    }
+    tensor.spec = wanted;
+    tensor.data = nullptr;  // padding separates the samples
+}
 
 Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
                      DeviceTimeline& timeline, const SlabLayout& layout, Pace pace, Unread unread, RowReview* review)
@@ -94,10 +119,12 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     input.release_after(compute_);
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
-        if (i >= layout_.tensors.size() || with_settled_strides(made.with_rows(layout_.rows)) != layout_.tensors[i])
+        if (i >= layout_.tensors.size() || !has_layout(made, layout_.tensors[i]))
             throw Error(ErrorKind::Internal,
                         "the model gave " + made.describe() + ", the slabs were laid out for " +
                             (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
+        if (layout_.tensors[i].varies())
+            cut_to_texts(output.tensors[i], layout_.tensors[i], output.rows, input.texts());
     }
     return output;
 }
@@ -184,7 +211,25 @@ double measure_copy_ceiling(Model& model, OutputTransformer& transformer, Device
     const auto began = device.make_event(Device::Timing::On);
     const auto ended = device.make_event(Device::Timing::On);
     std::uint64_t bytes = 0;
+    // One block with the bytes of a batch, or of a slab.
+    const auto copy_block_once = [&](const WriteLoan& loan) {
+        std::size_t room = layout.varying_bytes;
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            const bool varies = layout.tensors[i].varies();
+            const std::size_t size = varies ? std::min(room, outputs[i].spec.elements() * outputs[i].spec.dtype.bytes())
+                                            : std::min(static_cast<std::size_t>(layout.rows),
+                                                       static_cast<std::size_t>(outputs[i].spec.rows())) *
+                                                  layout.tensors[i].row_bytes();
+            const std::size_t at = varies ? layout.varying_offset + layout.varying_bytes - room : layout.offsets[i];
+            if (varies) room -= size;
+            if (size == 0) continue;
+            stream->copy_to_host(loan.bytes().data() + layout.header_bytes + at,
+                                 static_cast<const std::byte*>(outputs[i].data), size);
+            bytes += size;
+        }
+    };
     const auto copy_once = [&](const WriteLoan& loan) {
+        if (layout.varies()) return copy_block_once(loan);
         // As many rows of one batch as a slab takes, repeated for each batch that shares it.
         for (std::uint32_t batch = 0; batch < layout.batches; ++batch) {
             for (std::size_t i = 0; i < outputs.size(); ++i) {

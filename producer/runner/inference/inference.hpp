@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/base/duration_histogram.hpp"
@@ -78,6 +79,11 @@ class ComputeClock {
     mutable std::mutex mutex_;   // guards so_far_
     ComputeTime so_far_;
 };
+
+// Makes each row's own tokens the samples of an output with a row for each token, `wanted` as the slabs were laid out.
+// Empty rows have none.
+void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
+                  std::span<const TokenRows> texts);
 
 // Runs model and transform on every batch of input and submits the outputs to the egress. Waits for the device only to
 // bound the work in flight. Borrows all of its parts. Thread: run() on the model's thread; the stats from any. Blocks:

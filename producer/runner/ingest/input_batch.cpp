@@ -64,17 +64,23 @@ std::int64_t InputSlots::waiting() const {
     return blocked_.waiting();
 }
 
-InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data)
-    : number_(number), rows_(std::move(rows)), data_(data) {}
+InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data, std::vector<TokenRows> texts)
+    : number_(number), rows_(std::move(rows)), texts_(std::move(texts)), data_(data) {}
 
 InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
-                       InputSlot& slot, std::optional<LengthGroups> groups)
+                       InputSlot& slot, std::vector<TokenRows> texts)
     : number_(number),
       rows_(std::move(rows)),
-      groups_(std::move(groups)),
+      texts_(std::move(texts)),
       data_(slot.memory->data()),
       slots_(std::move(slots)),
       slot_(&slot) {}
+
+InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
+                       InputSlot& slot, LengthGroups groups)
+    : InputBatch(number, std::move(rows), std::move(slots), slot) {
+    groups_ = std::move(groups);
+}
 
 InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows) {
     InputBatch batch(number, std::move(rows), nullptr);
@@ -87,6 +93,7 @@ InputBatch::InputBatch(InputBatch&& other) noexcept
       rows_(std::move(other.rows_)),
       left_out_(other.left_out_),
       groups_(std::move(other.groups_)),
+      texts_(std::move(other.texts_)),
       data_(std::exchange(other.data_, nullptr)),
       slots_(std::move(other.slots_)),
       slot_(std::exchange(other.slot_, nullptr)) {}
@@ -98,6 +105,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
         rows_ = std::move(other.rows_);
         left_out_ = other.left_out_;
         groups_ = std::move(other.groups_);
+        texts_ = std::move(other.texts_);
         data_ = std::exchange(other.data_, nullptr);
         slots_ = std::move(other.slots_);
         slot_ = std::exchange(other.slot_, nullptr);

@@ -64,9 +64,11 @@ class InputSlots {
 class InputBatch {
   public:
     // For input without a buffer of its own: `data` is resident, ready and never overwritten, or null.
-    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data);
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, const void* data, std::vector<TokenRows> texts = {});
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
-               std::optional<LengthGroups> groups = std::nullopt);
+               std::vector<TokenRows> texts = {});
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
+               LengthGroups groups);
     static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;
@@ -82,6 +84,8 @@ class InputBatch {
     const void* data() const { return data_; }
     // Null if the input is one block of rows of full length.
     const LengthGroups* groups() const { return groups_ ? &*groups_ : nullptr; }
+    // Of tokens: the place of each text's in outputs that have a row for each token; otherwise empty.
+    std::span<const TokenRows> texts() const { return groups_ ? groups_->texts : texts_; }
     // An armed event; null if there is no upload to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
     // Work submitted to `compute` after this call starts when the input is there. The host does not wait.
@@ -96,6 +100,7 @@ class InputBatch {
     std::vector<RowInfo> rows_;
     bool left_out_ = false;
     std::optional<LengthGroups> groups_;
+    std::vector<TokenRows> texts_;  // without groups
     const void* data_ = nullptr;
     std::shared_ptr<InputSlots> slots_;
     InputSlot* slot_ = nullptr;

@@ -140,11 +140,11 @@ LengthGroups LengthPacking::pack(std::span<const std::byte> staged, std::size_t 
     return groups;
 }
 
-std::uint64_t tokens_of_batch(std::span<const std::byte> staged, std::size_t row_bytes) {
-    std::uint64_t tokens = 0;
+std::vector<TokenRows> texts_of_batch(std::span<const std::byte> staged, std::size_t row_bytes) {
+    std::vector<std::uint32_t> lengths;
     for (std::size_t at = 0; at < staged.size(); at += row_bytes)
-        tokens += tokens_of_row(as_numbers(staged.subspan(at, row_bytes)));
-    return tokens;
+        lengths.push_back(tokens_of_row(as_numbers(staged.subspan(at, row_bytes))));
+    return token_rows(lengths, static_cast<std::uint32_t>(row_bytes / (2 * sizeof(std::int32_t))));
 }
 
 }  // namespace offramp

@@ -58,7 +58,7 @@ class LengthPacking {
     std::unique_ptr<DeviceBuffer> memory_;
 };
 
-// Token count of a staged batch that is computed without packing.
-std::uint64_t tokens_of_batch(std::span<const std::byte> staged, std::size_t row_bytes);
+// The texts of a staged batch that is computed without packing.
+std::vector<TokenRows> texts_of_batch(std::span<const std::byte> staged, std::size_t row_bytes);
 
 }  // namespace offramp

@@ -17,6 +17,19 @@ namespace {
 // Device memory bounds the number of uploaded batches.
 constexpr std::size_t kBatchesAhead = 128;
 
+std::uint64_t tokens_of(std::span<const TokenRows> texts) {
+    std::uint64_t tokens = 0;
+    for (const TokenRows& text : texts) tokens += text.count;
+    return tokens;
+}
+
+// Every text of resident input is of the greatest length.
+std::vector<TokenRows> resident_texts(const ModelInput& input) {
+    if (input.kind != InputKind::Feature || input.tensor.dtype != kInt32 || input.tensor.dims != 3) return {};
+    const auto longest = static_cast<std::uint32_t>(input.tensor.shape[2]);
+    return token_rows(std::vector(static_cast<std::size_t>(input.tensor.rows()), longest), longest);
+}
+
 bool needs_upload(BatchSource& source, const ModelInput& input) {
     return source.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
 }
@@ -259,7 +272,10 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     Event* const last_use = std::exchange(slot->last_use, nullptr);
     std::optional<LengthGroups> groups;
     if (packing_) groups = packing_->pack(batch.memory, batch.rows.size());
-    count_tokens(batch, groups ? &*groups : nullptr);
+    std::vector<TokenRows> texts;
+    if (source_.row_kind() == RowKind::Tokens && !groups)
+        texts = texts_of_batch(batch.memory, upload_->staged_row_bytes());
+    count_tokens(groups ? &*groups : nullptr, texts);
     {
         const TraceRange h2d(TraceName::H2d, batch.number);
         // An earlier upload on this stream recorded it: it is done, or nearly. An event may be armed again once it was
@@ -275,7 +291,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         copies_->record(*slot->ready);
     }
     // Handed out before the upload is done: the model's work can be submitted meanwhile.
-    queue_.push(InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(groups)));
+    queue_.push(groups ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(*groups))
+                       : InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(texts)));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);
@@ -284,16 +301,15 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     staging_->recycle();
 }
 
-void Prefetcher::count_tokens(const StagingWindow::Batch& batch, const LengthGroups* groups) {
-    if (source_.row_kind() != RowKind::Tokens) return;
-    const std::size_t row_bytes = upload_->staged_row_bytes();
+void Prefetcher::count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts) {
     // Padding first: a reader of tokens and then padding never sees more tokens than computed ones.
     padded_tokens_ += groups != nullptr ? groups->padded_tokens
-                                        : batch.memory.size() / row_bytes * (row_bytes / (2 * sizeof(std::int32_t)));
-    tokens_ += groups != nullptr ? groups->tokens : tokens_of_batch(batch.memory, row_bytes);
+                                        : texts.size() * (upload_->staged_row_bytes() / (2 * sizeof(std::int32_t)));
+    tokens_ += groups != nullptr ? groups->tokens : tokens_of(texts);
 }
 
 void Prefetcher::queue_resident_batches() {
+    const std::vector<TokenRows> texts = resident_texts(settings_.input);
     for (std::uint64_t turn = 0; turn < plan_.batches(); ++turn) {
         const std::uint64_t number = plan_.number(turn);
         const TraceRange staging(TraceName::StageBatch, number);
@@ -304,7 +320,7 @@ void Prefetcher::queue_resident_batches() {
             row.done = row.empty = plan_.is_done(item);
             row.key = source_.key(item++);
         }
-        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr))) return;
+        if (!queue_.push(InputBatch(number, std::move(rows), resident_ ? resident_->data() : nullptr, texts))) return;
     }
 }
 

@@ -106,7 +106,7 @@ class Prefetcher {
     void upload_batches();
     bool leave_out(StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
-    void count_tokens(const StagingWindow::Batch& batch, const LengthGroups* groups);
+    void count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();
     void fail(std::exception_ptr error) noexcept;

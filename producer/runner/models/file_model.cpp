@@ -74,15 +74,23 @@ class FileModel final : public Model {
     std::string description() const override {
         std::string text =
             std::filesystem::path(execution_.options().name).filename().string() + ", " + network_->description();
-        for (const TensorSpec& output : outputs_)
-            text += (&output == &outputs_.front() ? ": " : ", ") + output.describe();
+        std::string separator = ": ";
+        for (const TensorSpec& output : outputs()) text += std::exchange(separator, ", ") + output.describe();
         return text;
     }
     std::uint64_t parameters() const override { return network_->parameters(); }
     bool random_weights() const override { return metadata().random_weights; }
     std::string warning() const override { return network_->warning(); }
     ModelInput input() const override { return input_; }
-    std::vector<TensorSpec> outputs() const override { return outputs_; }
+    std::vector<TensorSpec> outputs() const override {
+        std::vector<TensorSpec> specs = outputs_;
+        for (std::size_t i = 0; i < specs.size(); ++i) {
+            if (!of_tokens_[i]) continue;
+            specs[i].shape[1] = kVarying;
+            specs[i].strides = {};
+        }
+        return specs;
+    }
 
     std::vector<DeviceTensor> run(const void* input) override {
         if (input_.group_rows > 0) return run_groups(input);
@@ -92,8 +100,12 @@ class FileModel final : public Model {
             std::vector<DeviceTensor> tensors;
             tensors.reserve(outputs_.size());
             const std::vector<bool> lent = are_lent(made);
-            for (std::size_t i = 0; i < made.size(); ++i)
-                tensors.push_back(hand_out(std::move(made[i].tensor), i, lent[i] || made[i].tensor.is_alias_of(given)));
+            for (std::size_t i = 0; i < made.size(); ++i) {
+                const bool is_lent = lent[i] || made[i].tensor.is_alias_of(given);
+                tensors.push_back(hand_out(std::move(made[i].tensor), outputs_[i], is_lent));
+                if (of_tokens_[i])
+                    tensors[i].spec = of_token_rows(outputs_[i], outputs_[i].shape[0] * outputs_[i].shape[1]);
+            }
             return tensors;
         });
     }
@@ -101,15 +113,20 @@ class FileModel final : public Model {
     std::vector<DeviceTensor> run_by_length(const void* input, const LengthGroups& groups) override {
         return execution_.in([&] {
             const auto* const bytes = static_cast<const std::byte*>(input);
-            std::vector<at::Tensor> ordered = empty_outputs();
+            std::vector<at::Tensor> ordered = empty_outputs(static_cast<std::int64_t>(groups.padded_tokens));
             std::int64_t row = 0;
-            for (const LengthGroups::Group& group : groups.groups)
-                row = compute_group(bytes + group.offset, group.length, row, ordered);
+            std::int64_t token = 0;
+            for (const LengthGroups::Group& group : groups.groups) {
+                compute_group(bytes + group.offset, group.length, row, token, ordered);
+                row += network_batch();
+                token += std::int64_t{network_batch()} * group.length;
+            }
             const TensorSpec spec = TensorSpec::contiguous("places", kInt64, std::array{input_.tensor.shape[0]});
             const at::Tensor places = execution_.view(bytes, spec);
-            for (at::Tensor& output : ordered) {
-                if (row < input_.tensor.shape[0]) output.slice(0, row).zero_();
-                output = at::index_select(output, 0, places);
+            for (std::size_t i = 0; i < ordered.size(); ++i) {
+                if (of_tokens_[i]) continue;  // each text's own rows are found by its TokenRows
+                if (row < input_.tensor.shape[0]) ordered[i].slice(0, row).zero_();
+                ordered[i] = at::index_select(ordered[i], 0, places);
             }
             return hand_out_all(std::move(ordered));
         });
@@ -128,10 +145,12 @@ class FileModel final : public Model {
     std::vector<DeviceTensor> run_groups(const void* input) {
         return execution_.in([&] {
             const auto* bytes = static_cast<const std::byte*>(input);
-            std::vector<at::Tensor> made = empty_outputs();
-            for (std::int64_t row = 0; row < input_.tensor.shape[0];
-                 bytes += network_batch() * input_.tensor.row_bytes())
-                row = compute_group(bytes, static_cast<std::uint32_t>(input_.tensor.shape[2]), row, made);
+            const std::int64_t length = input_.tensor.shape[2];
+            std::vector<at::Tensor> made = empty_outputs(input_.tensor.shape[0] * length);
+            for (std::int64_t row = 0; row < input_.tensor.shape[0]; row += network_batch()) {
+                compute_group(bytes, length, row, row * length, made);
+                bytes += network_batch() * input_.tensor.row_bytes();
+            }
             return hand_out_all(std::move(made));
         });
     }
@@ -142,57 +161,98 @@ class FileModel final : public Model {
                                  at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()));
     }
 
-    std::vector<at::Tensor> empty_outputs() const {
+    // `tokens`: of the batch, padding included.
+    std::vector<at::Tensor> empty_outputs(std::int64_t tokens) const {
         std::vector<at::Tensor> tensors;
         tensors.reserve(outputs_.size());
-        for (const TensorSpec& spec : outputs_) tensors.push_back(empty_output(spec));
+        for (std::size_t i = 0; i < outputs_.size(); ++i)
+            tensors.push_back(empty_output(of_tokens_[i] ? of_token_rows(outputs_[i], tokens) : outputs_[i]));
         return tensors;
+    }
+
+    // An output [batch, length, ...] as [tokens, ...].
+    static TensorSpec of_token_rows(const TensorSpec& spec, std::int64_t tokens) {
+        std::vector<std::int64_t> shape(spec.shape.begin() + 1,
+                                        spec.shape.begin() + static_cast<std::ptrdiff_t>(spec.dims));
+        shape.front() = tokens;
+        return TensorSpec::contiguous(spec.name, spec.dtype, shape);
     }
 
     // Tensors owned by this model.
     std::vector<DeviceTensor> hand_out_all(std::vector<at::Tensor> made) const {
         std::vector<DeviceTensor> tensors;
         tensors.reserve(made.size());
-        for (std::size_t i = 0; i < made.size(); ++i) tensors.push_back(hand_out(std::move(made[i]), i, false));
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            const TensorSpec spec = of_tokens_[i] ? of_token_rows(outputs_[i], made[i].size(0)) : outputs_[i];
+            tensors.push_back(hand_out(std::move(made[i]), spec, false));
+        }
         return tensors;
     }
 
-    // Returns the row after the group's last one.
-    std::int64_t compute_group(const std::byte* tokens, std::uint32_t length, std::int64_t row,
-                               std::vector<at::Tensor>& to) {
+    // Computes the group that begins with these rows and tokens of the batch.
+    void compute_group(const std::byte* tokens, std::int64_t length, std::int64_t row, std::int64_t token,
+                       std::vector<at::Tensor>& to) {
         const std::int64_t rows = network_batch();
         const TensorSpec spec = TensorSpec::contiguous("tokens", kInt32, std::array<std::int64_t, 3>{rows, 2, length});
         const std::vector<FileNetwork::Output> made = outputs_of(execution_.view(tokens, spec));
         for (std::size_t i = 0; i < made.size(); ++i) {
-            check_shape(made[i].tensor, outputs_[i].with_rows(rows));
-            to[i].narrow(0, row, rows).copy_(made[i].tensor);
+            check_shape(made[i].tensor, of_group(i, length));
+            if (of_tokens_[i])
+                to[i].narrow(0, token, rows * length).copy_(made[i].tensor.flatten(0, 1));
+            else
+                to[i].narrow(0, row, rows).copy_(made[i].tensor);
         }
-        return row + rows;
     }
 
+    // The output of one call of the network, for rows of `length` tokens.
+    TensorSpec of_group(std::size_t output, std::int64_t length) const {
+        TensorSpec spec = outputs_[output].with_rows(network_batch());
+        if (of_tokens_[output]) spec.shape[1] = length;
+        return spec;
+    }
+
+    // Those that the run delivers.
     std::vector<FileNetwork::Output> outputs_of(const at::Tensor& given) {
         std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
-        if (made.size() != outputs_.size())
+        if (made.size() != network_outputs_)
             throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
-                                  std::to_string(outputs_.size()),
+                                  std::to_string(network_outputs_),
                               "Use a model that always gives the same number of outputs", ErrorKind::BadInput);
-        return made;
+        if (chosen_.size() == made.size()) return made;
+        std::vector<FileNetwork::Output> chosen;
+        for (const std::size_t index : chosen_) chosen.push_back(std::move(made[index]));
+        return chosen;
+    }
+
+    // `made`: of rows of the least length.
+    bool follows_length(const at::Tensor& made, const TensorSpec& output) const {
+        return output.dims >= 3 && static_cast<std::int64_t>(output.dims) == made.dim() &&
+               output.shape[1] == metadata().token_length() && made.size(1) == LengthGroups::kShortest;
     }
 
     // Verifies the any-length claim of the metadata.
     void check_short_rows() {
         const std::int64_t shape[] = {network_batch(), 2, LengthGroups::kShortest};
         const auto options = at::TensorOptions().dtype(at::kInt).device(execution_.device());
+        std::string of_tokens;
         try {
             const std::vector<FileNetwork::Output> made = outputs_of(at::ones(shape, options));
-            for (std::size_t i = 0; i < made.size(); ++i)
-                check_shape(made[i].tensor, outputs_[i].with_rows(network_batch()));
+            for (std::size_t i = 0; i < made.size(); ++i) {
+                if (!of_tokens_[i] && follows_length(made[i].tensor, outputs_[i]))
+                    of_tokens = outputs_[i].name;
+                else
+                    check_shape(made[i].tensor, of_group(i, LengthGroups::kShortest));
+            }
         } catch (const std::exception& problem) {
             throw ConfigError(file_ + " does not take rows of " + std::to_string(LengthGroups::kShortest) +
                                   " tokens, though " + metadata().file +
                                   " declares any-length: " + cause_in(problem.what()),
                               "Use --by-length off, or export it again", ErrorKind::BadInput);
         }
+        if (!of_tokens.empty())
+            throw ConfigError("the output '" + of_tokens + "' of " + file_ + " has a row for each token of a text",
+                              "Give --output-tensor " + of_tokens +
+                                  " to get each text's own, or --by-length off to get rows of one length");
     }
 
     ModelInput stated_input() const {
@@ -316,8 +376,36 @@ class FileModel final : public Model {
         if (names.empty())
             for (const FileNetwork::Output& output : made) names.push_back(output.name);
         names = distinct_output_names(std::move(names));
-        for (std::size_t i = 0; i < made.size(); ++i)
-            outputs_.push_back(stated(made[i].tensor, names[i]).with_rows(execution_.options().batch));
+        network_outputs_ = made.size();
+        chosen_ = chosen_of(names);
+        for (const std::size_t index : chosen_) {
+            TensorSpec spec = stated(made[index].tensor, names[index]).with_rows(execution_.options().batch);
+            of_tokens_.push_back(is_of_tokens(spec));
+            if (of_tokens_.back())
+                spec = TensorSpec::contiguous(spec.name, spec.dtype, std::span(spec.shape).first(spec.dims));
+            outputs_.push_back(std::move(spec));
+        }
+    }
+
+    // The places of the outputs that the run delivers.
+    std::vector<std::size_t> chosen_of(const std::vector<std::string>& names) const {
+        const std::vector<std::string>& wanted = execution_.options().output_tensors;
+        for (const std::string& name : wanted)
+            if (std::ranges::find(names, name) == names.end()) {
+                std::string known;
+                for (const std::string& each : names) known += (known.empty() ? "" : ", ") + each;
+                throw ConfigError(file_ + " has no output '" + name + "'", "Its outputs: " + known);
+            }
+        std::vector<std::size_t> chosen;
+        for (std::size_t i = 0; i < names.size(); ++i)
+            if (wanted.empty() || std::ranges::find(wanted, names[i]) != wanted.end()) chosen.push_back(i);
+        return chosen;
+    }
+
+    // Of an output that the run chooses by name: whether each text has a row for each of its tokens.
+    bool is_of_tokens(const TensorSpec& output) const {
+        return !execution_.options().output_tensors.empty() && metadata().takes_tokens() && output.dims >= 3 &&
+               output.shape[1] == metadata().token_length();
     }
 
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
@@ -338,8 +426,7 @@ class FileModel final : public Model {
     }
 
     // The tensor in its declared form, in memory of its own.
-    DeviceTensor hand_out(at::Tensor tensor, std::size_t index, bool lent) const {
-        const TensorSpec& spec = outputs_[index];
+    DeviceTensor hand_out(at::Tensor tensor, const TensorSpec& spec, bool lent) const {
         check_shape(tensor, spec);
         if (lent || tensor.device().type() != execution_.device().type() || !has_strides(tensor.strides(), spec)) {
             at::Tensor packed = empty_output(spec);
@@ -366,7 +453,10 @@ class FileModel final : public Model {
     std::string file_;
     std::unique_ptr<FileNetwork> network_;
     ModelInput input_;
-    std::vector<TensorSpec> outputs_;
+    std::size_t network_outputs_ = 0;
+    std::vector<std::size_t> chosen_;  // of the network's outputs
+    std::vector<TensorSpec> outputs_;  // of those, for a full batch of the longest rows
+    std::vector<bool> of_tokens_;      // of those: a row for each token
 };
 
 }  // namespace

@@ -37,6 +37,18 @@ LengthGroups::LengthGroups(std::span<const std::uint32_t> lengths, std::size_t i
         bytes += group_bytes(rows, groups.back().length);
         padded_tokens += std::uint64_t{rows} * groups.back().length;
     }
+    std::vector<std::uint64_t> first;  // of each group
+    for (std::uint64_t at = 0; const Group& group : groups) {
+        first.push_back(at);
+        at += std::uint64_t{rows} * group.length;
+    }
+    for (std::size_t row = 0; row < lengths.size(); ++row) {
+        const auto place = static_cast<std::size_t>(places[row]);
+        const std::size_t group = place / rows;
+        texts.push_back(group < groups.size()
+                            ? TokenRows{first[group] + place % rows * groups[group].length, lengths[row]}
+                            : TokenRows{});
+    }
 }
 
 std::size_t LengthGroups::most_bytes(std::uint32_t batch, std::uint32_t rows, std::uint32_t longest) {
@@ -46,6 +58,13 @@ std::size_t LengthGroups::most_bytes(std::uint32_t batch, std::uint32_t rows, st
 std::uint32_t LengthGroups::rounded_up(std::uint32_t length, std::uint32_t longest) {
     const std::uint32_t step = length <= 64 ? 4 : length <= 128 ? 8 : 16;
     return std::min(std::max((length + step - 1) / step * step, kShortest), longest);
+}
+
+std::vector<TokenRows> token_rows(std::span<const std::uint32_t> lengths, std::uint32_t longest) {
+    std::vector<TokenRows> texts;
+    texts.reserve(lengths.size());
+    for (const std::uint32_t length : lengths) texts.push_back({std::uint64_t{longest} * texts.size(), length});
+    return texts;
 }
 
 std::uint32_t tokens_of_row(std::span<const std::int32_t> row) {

@@ -7,6 +7,17 @@
 
 namespace offramp {
 
+// The place of a text's tokens in an output that has a row for each token of a batch, padding included.
+struct TokenRows {
+    std::uint64_t first = 0;
+    std::uint32_t count = 0;
+
+    bool operator==(const TokenRows&) const = default;
+};
+
+// Of texts in one block of rows of `longest` tokens. `lengths`: of each text.
+std::vector<TokenRows> token_rows(std::span<const std::uint32_t> lengths, std::uint32_t longest);
+
 // Computes a batch's texts in groups of similar length: each group's rows are as long as its longest text, rounded up.
 // The grouping depends only on the lengths of the batch's texts. Layout of such a batch on the device:
 //
@@ -27,6 +38,7 @@ struct LengthGroups {
     std::size_t bytes = 0;            // size of the whole layout
     std::uint64_t tokens = 0;         // tokens of the texts
     std::uint64_t padded_tokens = 0;  // computed tokens: those of the texts, and padding
+    std::vector<TokenRows> texts;     // of each row of the batch, in the groups' outputs one after another
 
     // `lengths` are the tokens of each row of a full batch, a multiple of `rows`; none is longer than `longest`. The
     // first `items` rows are the batch's own; later rows have no token.

@@ -50,12 +50,13 @@ struct ModelOptions {
     std::string memory_format = "contiguous";  // "contiguous", "channels-last"
     bool leave_out_enlargement = false;        // return outputs before a last enlargement, if there is one
     bool deterministic = false;
-    bool cuda_graphs = true;       // models of many short kernels may be recorded and replayed
-    int device_index = -1;         // CUDA device; -1: CPU
-    void* stream = nullptr;        // cudaStream_t that run() submits to; null on the CPU
-    std::uint64_t copy_bytes = 0;  // `copy`: bytes of a batch
-    std::string copy_outputs;      // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
-    ModelMetadata metadata;        // for a model's file
+    bool cuda_graphs = true;                  // models of many short kernels may be recorded and replayed
+    int device_index = -1;                    // CUDA device; -1: CPU
+    void* stream = nullptr;                   // cudaStream_t that run() submits to; null on the CPU
+    std::uint64_t copy_bytes = 0;             // `copy`: bytes of a batch
+    std::vector<std::string> output_tensors;  // of a model's file, the outputs to return; empty: all
+    std::string copy_outputs;  // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
+    ModelMetadata metadata;    // for a model's file
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
@@ -69,14 +70,16 @@ class Model {
     // A warning for the user; empty: none.
     virtual std::string warning() const { return {}; }
     virtual ModelInput input() const = 0;
-    virtual std::vector<TensorSpec> outputs() const = 0;  // shapes of a full batch; rows are dense
+    // Shapes of a full batch; rows are dense. An output with a row for each token is [batch, kVarying, ...].
+    virtual std::vector<TensorSpec> outputs() const = 0;
     // The bilinear enlargement of the outputs' height and width, if it was left out; else 1.
     virtual std::uint32_t upsample_factor() const { return 1; }
     // Announces the batch of the next run(). A model's outputs depend only on its input, so that a repeated batch gives
     // the same; for a model without input the number is the input.
     virtual void begin_batch(std::uint64_t number) { static_cast<void>(number); }
     // Submits one batch. `input` is on the device in the form of input() (null for InputKind::None) and stays untouched
-    // until work submitted to the stream afterwards starts.
+    // until work submitted to the stream afterwards starts. An output with a row for each token is [tokens, ...]: the
+    // texts' rows of tokens one after another, padding included (TokenRows).
     virtual std::vector<DeviceTensor> run(const void* input) = 0;
     // Like run(), for a batch laid out as `groups`, on a model with ModelInput::group_rows. The model's run() takes all
     // groups at full length, in batch order.

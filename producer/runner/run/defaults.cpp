@@ -40,6 +40,9 @@ constexpr std::uint32_t kGroupsOfABatch = 32;
 constexpr std::uint32_t kFewestTogether = 32;  // texts; fewer leave cores idle
 constexpr std::uint32_t kMostTogether = 256;
 constexpr std::uint32_t kMostOfABatch = 65536;
+// Of chosen outputs, which may have a vector for each token: a batch of them is large.
+constexpr std::uint32_t kMostTogetherOfTokens = 64;
+constexpr std::uint32_t kGroupsOfABatchOfTokens = 8;
 
 // The largest number of texts, about a 32nd of the batch, that divides the batch.
 std::uint32_t group_rows_of(std::uint32_t batch) {
@@ -68,8 +71,10 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
     }
     std::uint32_t rows = given > 0 ? given : metadata.batch;
     if (config.batch == 0) {
-        if (rows == 0) rows = gpu ? kMostTogether : kFewestTogether;
-        config.batch = std::min(rows * kGroupsOfABatch, kMostOfABatch / rows * rows);
+        const bool of_tokens = !config.output_tensor.empty();
+        if (rows == 0) rows = !gpu ? kFewestTogether : of_tokens ? kMostTogetherOfTokens : kMostTogether;
+        config.batch =
+            std::min(rows * (of_tokens ? kGroupsOfABatchOfTokens : kGroupsOfABatch), kMostOfABatch / rows * rows);
     }
     if (rows == 0) rows = group_rows_of(config.batch);
     if (config.batch % rows != 0)
@@ -123,6 +128,13 @@ void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata) 
     throw ConfigError(
         tokens + ": the model takes " + std::to_string(metadata.token_length()) + " tokens of a text",
         "Give at most that, or export the model with --max-tokens " + std::to_string(config.chunk_tokens));
+}
+
+void require_outputs_of_file(const RunConfig& config) {
+    if (config.output_tensor.empty() || is_model_file(config.model)) return;
+    throw ConfigError("--output-tensor " + config.output_tensor + " does not go with --model '" + config.model +
+                          "', which is not a file with a model",
+                      "Leave --output-tensor out, or give --model FILE.pt2 or FILE.pt");
 }
 
 void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {

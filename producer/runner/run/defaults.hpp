@@ -30,6 +30,8 @@ void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata);
 // Errors: ConfigError (Usage) when --chunk-tokens does not go with the source, or with the tokens that a model's file
 // takes. `config`: resolved.
 void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);
+// Errors: ConfigError (Usage) when --output-tensor goes with no model's file. `config`: resolved.
+void require_outputs_of_file(const RunConfig& config);
 
 // The metadata of a model's file before it is loaded, from the file beside it. If it leaves the input open, the shape
 // comes from the rows of the input's .npy file, or of the arrays in an input folder. For a built-in model, the

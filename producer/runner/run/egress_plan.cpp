@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -20,6 +21,24 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kTimedOneIn = 16;
+// Of samples that differ in shape; a larger sample has a slab of its size.
+constexpr std::size_t kLeastVaryingSlab = std::size_t{16} << 20;
+constexpr std::size_t kMostVaryingSlab = std::size_t{64} << 20;
+
+// A slab for a batch of the largest samples, within limits.
+std::size_t varying_slab_bytes(std::uint32_t batch, std::size_t most_varying_bytes) {
+    return std::max(most_varying_bytes, std::clamp(batch * most_varying_bytes, kLeastVaryingSlab, kMostVaryingSlab));
+}
+
+void require_may_vary(const RunConfig& config, const EgressTraits& traits, const TensorSpec& output) {
+    const std::string what = "the samples of the " + describe_output(output) + " differ in shape";
+    if (traits.one_shape)
+        throw ConfigError(what + ", which --strategy " + traits.name + " does not support",
+                          "Leave --output-tensor out, or use --strategy streams");
+    if (config.batches_per_slab > 0)
+        throw ConfigError(what + ": --batches-per-slab does not go with them",
+                          "Leave --batches-per-slab out; --samples-per-slab bounds the samples in a slab");
+}
 
 std::vector<uid_t> allowed_uids(const RunConfig& config) {
     std::vector<uid_t> uids{::geteuid()};
@@ -65,22 +84,27 @@ std::string gibibytes(std::uint64_t bytes) {
 }  // namespace
 
 EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
-                            std::size_t max_key_bytes, bool on_gpu) {
-    const SlabPlan slabs = SlabPlan::make(outputs,
-                                          {.batch = config.batch,
-                                           .samples_per_slab = config.samples_per_slab,
-                                           .batches_per_slab = config.batches_per_slab,
-                                           .slabs = config.slabs,
-                                           .may_share = traits.batches_share_slabs,
-                                           .max_key_bytes = max_key_bytes},
-                                          on_gpu);
+                            std::size_t max_key_bytes, bool on_gpu, std::size_t most_varying_bytes) {
+    const auto varying = std::ranges::find_if(outputs, &TensorSpec::varies);
+    const bool varies = varying != outputs.end();
+    if (varies) require_may_vary(config, traits, *varying);
+    const SlabPlan slabs =
+        SlabPlan::make(outputs,
+                       {.batch = config.batch,
+                        .samples_per_slab = config.samples_per_slab,
+                        .batches_per_slab = config.batches_per_slab,
+                        .slabs = config.slabs,
+                        .slab_bytes = varies ? varying_slab_bytes(config.batch, most_varying_bytes) : 0,
+                        .may_share = traits.batches_share_slabs,
+                        .max_key_bytes = max_key_bytes},
+                       on_gpu);
     EgressPlan plan;
     plan.layout = slabs.layout;
     // If each filling creates its slab, every slab has its own segment.
     plan.spans = traits.slabs == EgressTraits::Slabs::MadePerFilling
                      ? SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes, slabs.slab_count)
                      : SpanPlan::make(slabs.slab_count, plan.layout.slab_bytes);
-    plan.queue_depth = slabs.batches_ahead;
+    plan.queue_depth = varies ? kMostBatchesAhead : slabs.batches_ahead;  // EgressStream bounds their bytes
     // A recorded run needs every batch's time, and so does one measured from a drained start.
     const bool measured = config.drain_warmup || !config.trace_dir.empty();
     if (slabs.small && slabs.batches_ahead >= kTimedOneIn)
@@ -90,9 +114,11 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
 
 EgressPlan lay_out_slabs(const RunConfig& config, const EgressTraits& traits, const OutputTransformer& transformer,
                          const BatchSource& source, const Device& device) {
-    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(), device.is_gpu());
-    spdlog::info("slabs: {} of {:.1f} MiB, {} samples each, in {} spans", plan.spans.slab_count,
-                 static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.rows, plan.spans.span_count);
+    EgressPlan plan = EgressPlan::make(config, traits, transformer.outputs(), source.max_key_bytes(), device.is_gpu(),
+                                       transformer.most_varying_bytes());
+    spdlog::info("slabs: {} of {:.1f} MiB, {}{} samples each, in {} spans", plan.spans.slab_count,
+                 static_cast<double>(plan.layout.slab_bytes) / (1 << 20), plan.layout.varies() ? "at most " : "",
+                 plan.layout.rows, plan.spans.span_count);
     // A recovered run already has its slabs. A pool that /dev/shm has no room for is refused when it is created.
     const std::uint64_t pool = plan.spans.slab_count * std::uint64_t{plan.layout.slab_bytes};
     if (traits.has_pool() && !config.recover && pool <= shared_memory_room().free_bytes)

@@ -24,10 +24,11 @@ struct EgressPlan {
     std::size_t queue_depth = 1;  // batches between the model and the copies
     Inference::Pace pace;
 
-    // `outputs`: of a full batch, as they are copied. `on_gpu`: see SlabPlan::make. Errors: ConfigError, see
-    // SlabLayout::make.
+    // `outputs`: of a full batch, as they are copied. `on_gpu`: see SlabPlan::make. `most_varying_bytes`: of a sample
+    // (OutputTransformer). Errors: ConfigError, see SlabLayout::make; and where samples differ in shape, for an egress
+    // or a setting that does not go with that.
     static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
-                           std::size_t max_key_bytes, bool on_gpu);
+                           std::size_t max_key_bytes, bool on_gpu, std::size_t most_varying_bytes = 0);
 };
 
 // Lays out the slabs of a run's outputs, and logs their sizes for the user. Errors: see EgressPlan::make.

@@ -21,6 +21,7 @@ struct EgressTraits {
     Slabs slabs = Slabs::PageLockedPool;
     bool outputs_dropped = false;     // on the device: outputs are neither read, written nor kept
     bool batches_share_slabs = true;  // several small batches in one slab
+    bool one_shape = false;           // of all samples of an output
     std::string warning;              // logged in each run; empty: no warning
 
     bool has_consumers() const { return offramp::has_consumers(slabs); }

@@ -220,18 +220,22 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .device_index = device.is_gpu() ? device.info().index : -1,
                          .stream = compute.native(),
                          .copy_bytes = config.copy_bytes,
+                         .output_tensors = config.output_tensors(),
                          .copy_outputs = config.copy_outputs,
                          .metadata = settled_metadata(config)};
     const std::string built_in[] = {"copy"};
     OpenedModel opened;
     opened.model =
         config.model == "copy" ? make_copy_model(options, device) : ModelLibrary::open().make(options, built_in);
+    const ModelInput input = opened.model->input();
+    const bool takes_tokens = input.tensor.dtype == kInt32 && input.tensor.dims == 3;
     opened.transformer = std::make_unique<OutputTransformer>(
         device, opened.model->outputs(), opened.model->upsample_factor(),
         TransformSettings{.transform = config.transform,
                           .output_dtype = config.output_dtype,
                           .confidence = config.confidence,
-                          .foreground = ForegroundScale::of(config.scores, config.threshold)});
+                          .foreground = ForegroundScale::of(config.scores, config.threshold),
+                          .most_tokens = takes_tokens ? static_cast<std::size_t>(input.tensor.shape[2]) : 0});
     spdlog::info("model: {}", opened.model->description());
     log_chosen_processor(config, *opened.transformer);
     if (!traits.outputs_dropped) log_outputs(config, opened);

@@ -73,6 +73,7 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     source_named(config.source);
     require_tiles_fit(config, metadata);
     require_chunks_fit(config, metadata);
+    require_outputs_of_file(config);
     return config;
 }
 

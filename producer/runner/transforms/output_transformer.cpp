@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/wire/slab_layout.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/kernels/kernels.hpp"
 
@@ -83,7 +84,7 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
     for (const TensorSpec& output : outputs) {
         const std::string what = "--transform " + settings_.transform + " does not fit the " + describe_output(output);
         if (transform_ == OutputTransform::Cast) {
-            if (output.dtype != kFloat32 || !output.dense_rows())
+            if (output.dtype != kFloat32 || (!output.varies() && !output.dense_rows()))
                 throw ConfigError(what, "Accepted: float32 outputs; use --transform none");
             continue;
         }
@@ -98,7 +99,21 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
 void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
     TensorSpec& made = made_.emplace_back(output);
     made.dtype = type;
-    add_pool(made.elements() * type.bytes(), made.name);
+    add_pool(made.varies() ? static_cast<std::size_t>(made.rows()) * most_bytes_of_sample(made)
+                           : made.elements() * type.bytes(),
+             made.name);
+}
+
+std::size_t OutputTransformer::most_bytes_of_sample(const TensorSpec& output) const {
+    const std::array<std::int64_t, 1> longest{static_cast<std::int64_t>(settings_.most_tokens)};
+    return output.of_sample(longest).row_bytes();
+}
+
+std::size_t OutputTransformer::most_varying_bytes() const {
+    std::size_t bytes = 0;
+    for (const TensorSpec& output : made_)
+        if (output.varies()) bytes += round_up(most_bytes_of_sample(output), kSampleAlignment);
+    return bytes;
 }
 
 void OutputTransformer::plan_class_map(const TensorSpec& output, const std::string& prefix) {
@@ -143,9 +158,18 @@ DeviceTensor OutputTransformer::take_made(std::size_t index) {
 
 void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
     DeviceTensor to = take_made(made.size());
+    const DType type = to.spec.dtype;
+    if (to.spec.varies()) {
+        expect(from.spec.rows() <= to.spec.rows() * static_cast<std::int64_t>(settings_.most_tokens) &&
+                   from.spec.row_bytes() * settings_.most_tokens / sizeof(float) * type.bytes() ==
+                       most_bytes_of_sample(to.spec),
+               "an output of tokens matches its declaration");
+        to.spec = from.spec;
+        to.spec.dtype = type;
+    }
     expect(from.spec.elements() == to.spec.elements() && from.spec.dtype == kFloat32,
            "an output matches its declaration");
-    kernels::cast(compute, const_cast<void*>(to.data), to.spec.dtype, from.data, to.spec.elements());
+    kernels::cast(compute, const_cast<void*>(to.data), type, from.data, to.spec.elements());
     made.push_back(std::move(to));
 }
 

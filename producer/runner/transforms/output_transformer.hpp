@@ -20,6 +20,7 @@ struct TransformSettings {
     std::string output_dtype = "auto";  // cast, low-res: "auto", "fp32", "fp16", "bf16"
     bool confidence = false;            // class-map: a second output
     ForegroundScale foreground;         // class-map: how to read an output of one channel
+    std::size_t most_tokens = 0;        // in a row of a batch, for outputs with a row for each token
 };
 
 // Connects model and egress: declares the transformed outputs, and puts the work for them on the compute stream.
@@ -46,8 +47,10 @@ class OutputTransformer {
         return transform == "class-map" || transform == "low-res";
     }
 
-    // For a full batch.
+    // For a full batch. Samples differ in shape in outputs with a row for each token (Model::outputs()).
     const std::vector<TensorSpec>& outputs() const { return made_; }
+    // The most room that the outputs of which samples differ in shape take for one sample.
+    std::size_t most_varying_bytes() const;
     OutputTransform transform() const { return transform_; }
     // The enlargement left to consumers: only in low-res; else 1.
     std::uint32_t upsample_factor() const { return transform_ == OutputTransform::LowRes ? upsample_factor_ : 1; }
@@ -64,6 +67,7 @@ class OutputTransformer {
     void plan_cast(const TensorSpec& output, DType type);
     void plan_class_map(const TensorSpec& output, const std::string& prefix);
     void check_fits(const std::vector<TensorSpec>& outputs) const;
+    std::size_t most_bytes_of_sample(const TensorSpec& output) const;
     // Buffers are made on demand; an owner drops a buffer only after submitting all work on it.
     void add_pool(std::size_t bytes, const std::string& output);
     DeviceTensor take_made(std::size_t index);

@@ -197,7 +197,12 @@ TEST_F(PrefetcherTest, CountsTokensOfUngroupedBatches) {
     PrefetchSettings wanted = settings(8);
     wanted.input = texts(8, 0);
     Prefetcher prefetcher(*device, source, wanted);
-    while (const auto batch = prefetcher.next()) EXPECT_EQ(batch->groups(), nullptr);
+    while (const auto batch = prefetcher.next()) {
+        EXPECT_EQ(batch->groups(), nullptr);
+        ASSERT_EQ(batch->texts().size(), 8U);
+        for (std::size_t row = 0; row < 8; ++row)
+            EXPECT_EQ(batch->texts()[row], (TokenRows{row * 16, row < batch->rows().size() ? 3U : 0U}));
+    }
     EXPECT_EQ(prefetcher.progress().tokens, 33U);
     EXPECT_EQ(prefetcher.progress().padded_tokens, 2U * 8 * 16);
 }
@@ -263,8 +268,9 @@ TEST_F(PrefetcherTest, ResidentTokensFitAnyVocabularyWithoutAMask) {
     wanted.input = {.kind = InputKind::Feature,
                     .tensor = TensorSpec::contiguous("tokens", kInt32, std::vector<std::int64_t>{2, 2, 3})};
     Prefetcher prefetcher(*device, source, wanted);
-    EXPECT_EQ(contents<std::int32_t>(*prefetcher.next(), 12),
-              (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+    const auto batch = prefetcher.next();
+    EXPECT_EQ(contents<std::int32_t>(*batch, 12), (std::vector<std::int32_t>{0, 0, 0, 1, 1, 1, 0, 0, 0, 1, 1, 1}));
+    EXPECT_EQ(std::vector(batch->texts().begin(), batch->texts().end()), (std::vector<TokenRows>{{0, 3}, {3, 3}}));
 }
 
 // features float32 [2, 3] and ids int64 [2, 1], in rows of 32 bytes.

@@ -24,6 +24,14 @@ TEST(LengthGroups, PutsTheLongestFirstAndPadsToTheGroupsLongest) {
     EXPECT_EQ(groups.groups[1].offset, 64U + 2 * 2 * 208 * 4);
     EXPECT_EQ(groups.tokens, 305U);
     EXPECT_EQ(groups.padded_tokens, 2U * (208 + 16 + 8));
+    constexpr std::uint64_t kSecond = std::uint64_t{2} * 208, kThird = kSecond + std::uint64_t{2} * 16;
+    EXPECT_EQ(groups.texts, (std::vector<TokenRows>{
+                                {kThird, 5}, {208, 70}, {kSecond + 16, 12}, {0, 200}, {kThird + 8, 5}, {kSecond, 13}}));
+}
+
+TEST(TokenRows, BeginEachRowOfOneBlock) {
+    const std::uint32_t lengths[] = {3, 0, 8};
+    EXPECT_EQ(token_rows(lengths, 8), (std::vector<TokenRows>{{0, 3}, {8, 0}, {16, 8}}));
 }
 
 TEST(LengthGroups, ComputesEmptyTextsButNoMissingRows) {
@@ -74,6 +82,12 @@ RC_GTEST_PROP(LengthGroupsProperty, EachRowHasAPlaceOfItsOwnInAGroupThatHoldsIt,
             RC_ASSERT(lengths[row] <= groups.groups[group].length && groups.groups[group].length <= longest);
     }
     RC_ASSERT(groups.tokens == tokens);
+    std::vector<TokenRows> texts = groups.texts;
+    std::erase_if(texts, [](const TokenRows& text) { return text.count == 0; });
+    std::ranges::sort(texts, {}, &TokenRows::first);
+    for (std::size_t text = 0; text < texts.size(); ++text)
+        RC_ASSERT(texts[text].first + texts[text].count <=
+                  (text + 1 < texts.size() ? texts[text + 1].first : groups.padded_tokens));
     RC_ASSERT(groups.tokens <= groups.padded_tokens);
     RC_ASSERT(groups.bytes <= LengthGroups::most_bytes(static_cast<std::uint32_t>(lengths.size()), rows, longest));
     for (std::size_t group = 0; group < groups.groups.size(); ++group) {

@@ -96,6 +96,8 @@ TEST_F(Lengths, GroupsTextsByLengthWhereTheModelAcceptsIt) {
     given.by_length = "64";
     EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).group_rows(), 64U) << "as set";
     EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).batch, 2048U);
+    given.output_tensor = "tokens";
+    EXPECT_EQ(resolve_defaults(given, with_a_gpu, metadata()).batch, 512U) << "a vector for each token takes more room";
     ModelMetadata one_length = metadata();
     one_length.any_length = false;
     const RunConfig as_before = resolve_defaults(of_texts(), {.cores = 2}, one_length);
@@ -108,6 +110,17 @@ TEST_F(Lengths, GroupsTextsByLengthWhereTheModelAcceptsIt) {
     RunConfig synthetic = of_texts("synthetic");
     synthetic.input.clear();
     EXPECT_EQ(resolved(synthetic).by_length, "off");
+}
+
+TEST(ChosenOutputs, NeedAFileWithAModel) {
+    RunConfig config;
+    config.model = "encoder";
+    require_outputs_of_file(config);
+    config.output_tensor = "tokens";
+    EXPECT_THAT([&] { require_outputs_of_file(config); },
+                testing::ThrowsMessage<ConfigError>(HasSubstr("--output-tensor tokens does not go with")));
+    config.model = "net.pt2";
+    require_outputs_of_file(config);
 }
 
 TEST_F(Lengths, ABatchConsistsOfWholeGroups) {

@@ -1,6 +1,9 @@
 #include "producer/runner/run/egress_plan.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "common/base/error.hpp"
 
 namespace offramp {
 namespace {
@@ -83,6 +86,33 @@ TEST(EgressPlan, SharesSlabsOnlyWhereTheStrategySupportsIt) {
     EXPECT_EQ(plan_of(with_batch(64), 4096, apart).layout.batches, 1U);
     EXPECT_EQ(plan_of(with_batch(64), 4096, apart).pace.depth, plan_of(with_batch(64), 4096).pace.depth)
         << "compared runs have one pace";
+}
+
+std::vector<TensorSpec> tokens_a_sample(std::uint32_t batch) {
+    std::vector<TensorSpec> outputs = bytes_a_sample(batch, kVarying);
+    outputs.front().strides = {};
+    return outputs;
+}
+
+EgressPlan varying_plan_of(const RunConfig& config, std::size_t most_bytes, const EgressTraits& traits = {}) {
+    return EgressPlan::make(config, traits, tokens_a_sample(config.batch), 0, true, most_bytes);
+}
+
+TEST(EgressPlan, ASlabOfSamplesThatDifferInShapeTakesABatchOfTheLargest) {
+    EXPECT_EQ(varying_plan_of(with_batch(64), std::size_t{512} << 10).layout.varying_bytes, std::size_t{32} << 20);
+    EXPECT_EQ(varying_plan_of(with_batch(64), 4096).layout.varying_bytes, std::size_t{16} << 20);
+    EXPECT_EQ(varying_plan_of(with_batch(4096), std::size_t{1} << 20).layout.varying_bytes, std::size_t{64} << 20);
+    EXPECT_EQ(varying_plan_of(with_batch(2), std::size_t{80} << 20).layout.varying_bytes, std::size_t{80} << 20);
+}
+
+TEST(EgressPlan, RefusesSettingsThatNeedSamplesOfOneShape) {
+    RunConfig config = with_batch(64);
+    config.batches_per_slab = 2;
+    EXPECT_THAT([&] { varying_plan_of(config, 4096); },
+                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("--batches-per-slab does not go with them")));
+    const EgressTraits rung{.name = "pool", .one_shape = true};
+    EXPECT_THAT([&] { varying_plan_of(with_batch(64), 4096, rung); },
+                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("which --strategy pool does not support")));
 }
 
 TEST(EgressPlan, RecreatedSegmentsAreSeparate) {

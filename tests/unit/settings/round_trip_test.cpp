@@ -77,6 +77,7 @@ RunConfig any_config() {
     if (config.transform == "cast") config.output_dtype = any_word({"auto", "fp16", "bf16"});
     if (config.transform == "low-res") config.output_dtype = any_word({"auto", "fp32", "fp16", "bf16"});
     if (config.transform == "class-map") config.confidence = *rc::gen::arbitrary<bool>();
+    config.output_tensor = any_word({"", "tokens", "embedding,tokens"});
     config.copy_outputs = any_word({"", "1024", "96x256x256,192x128x128"});
     config.copy_bytes = any_of<std::uint64_t>(0, std::uint64_t{1} << 40);
     config.deterministic = *rc::gen::arbitrary<bool>();

@@ -59,6 +59,8 @@ const BadValue kBadValues[] = {
     {"by-length", "0", "auto, off, or a whole number of 1 to 65536"},
     {"by-length", "65537", "a whole number of 1 to 65536"},
     {"by-length", "on", "auto, off"},
+    {"output-tensor", "a,,b", "names of outputs, with a comma between"},
+    {"output-tensor", "a,a", "names of outputs, with a comma between"},
     {"image-size", "31", "32 to 8192, or 0 for auto"},
     {"image-size", "8193", "32 to 8192"},
     {"interpolation", "nearest", "auto, bilinear, bicubic"},

@@ -86,6 +86,21 @@ TEST_F(OutputTransformerTest, CastsEveryOutputInItsMemoryOrder) {
     EXPECT_THAT(std::vector(bits, bits + 4), ElementsAre(0, 0x40a0, 0x3f80, 0x4080));
 }
 
+TEST_F(OutputTransformerTest, CastsAsManyRowsOfTokensAsABatchHas) {
+    TensorSpec of_tokens = spec_of("tokens", kFloat32, {2, kVarying, 2});
+    of_tokens.strides = {};
+    OutputTransformer cast = make({of_tokens}, 1, {.transform = "cast", .most_tokens = 3});
+    EXPECT_EQ(cast.outputs().front().describe(), "tokens float16 [2, ?, 2]");
+    EXPECT_EQ(cast.most_varying_bytes(), 64U) << "3 x 2 numbers, aligned";
+    for (const std::int64_t tokens : {6, 1, 5}) {
+        const TensorSpec given = spec_of("tokens", kFloat32, {tokens, 2});
+        const auto made = cast.apply(*stream_, {{.spec = given, .data = kValues.data(), .owner = {}}}, outliers_);
+        EXPECT_EQ(made.front().spec, spec_of("tokens", kFloat16, {tokens, 2}));
+        EXPECT_EQ(static_cast<const std::uint16_t*>(made.front().data)[1], 0x4500) << "5";
+    }
+    EXPECT_EQ(make({of_tokens, kScores}, 1, {.most_tokens = 3}).most_varying_bytes(), 64U);
+}
+
 TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {
     OutputTransformer plain = make({kScores}, 1, {.transform = "class-map"});
     EXPECT_EQ(plain.transform(), OutputTransform::ClassMap);
