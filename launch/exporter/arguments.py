@@ -66,6 +66,8 @@ def check_together(parser, wish):
     ]
     if wish.inputs and of_one_input:
         parser.error(f"{of_one_input[0]} cannot be combined with --input, which describes all inputs")
+    if wish.output_tensor and not wish.model.startswith("sentence:"):
+        parser.error("--output-tensor is for sentence:FOLDER. Your own function chooses what its network returns")
     if wish.tokenizer and not any(one.tokens for one in wish.inputs):
         parser.error("--tokenizer is for a network that takes a text's tokens (--input NAME=ids:128)")
 
@@ -212,11 +214,16 @@ FLAGS: tuple[tuple[str, dict], ...] = (
         help="tokens per text for sentence:FOLDER; longer texts are cut [the model's own]",
     ),
     flag(
+        "--output-tensor",
+        metavar="A,B",
+        help="outputs of sentence:FOLDER. embedding: one vector per text. tokens: one per token [embedding]",
+    ),
+    flag(
         "--length",
         choices=("auto", "any", "fixed"),
         default="auto",
         help="length of token rows. any: from 4 to the longest, so short texts need less padding. fixed: always the longest. "
-        "auto: any on a CPU if the network allows it, else fixed",
+        "auto: any on a CPU if the network allows it and gives one vector per text, else fixed",
     ),
     flag(
         "--precision",

@@ -64,6 +64,8 @@ def export(wish):
 
 def how_to_run(file, network):
     model = f"--model {file}"
+    if network.gives_tokens:
+        return f"{model} --input FILE.txt --output-tensor tokens --processor npy --output RESULTS"
     if network.tokens or any(one.tokens for one in network.inputs):
         return f"--profile embeddings {model}{'' if network.has_tokenizer else ' --tokenizer FILE.json'} --input FILE.txt --output RESULTS"
     if network.inputs:

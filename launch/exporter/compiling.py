@@ -42,6 +42,7 @@ class Plan:
     vocabulary: int = 0  # of a network that takes tokens or other whole numbers
     inputs: tuple = ()  # exporter.inputs.Input, if --input describes them
     length: str = "fixed"  # of rows of tokens: "any", "auto"
+    gives_tokens: bool = False  # outputs [batch, length, ...] may be as long as the rows
 
     @property
     def example_batch(self):
@@ -142,6 +143,7 @@ def plan(wish, network):
         network.vocabulary,
         network.inputs,
         length_of_texts(wish.length, device) if tokens else "fixed",
+        network.gives_tokens or wish.length == "any",
     )
 
 
@@ -363,9 +365,11 @@ def check_any_length(module, plan):
         check_outputs(module, given, named, plan.example_batch)
         with torch.no_grad():
             shapes.append([tuple(one.shape) for one in flattened(module(*given, **named))[0]])
-    if shapes[0] != shapes[1]:
+    of_tokens = [plan.gives_tokens and has_row_for_each_token(*both, plan.longest) for both in zip(*shapes)]
+    if any(one != other and not follows for one, other, follows in zip(*shapes, of_tokens)):
         raise InputError(
-            f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}", "Give --length fixed"
+            f"the shapes of the outputs depend on the text's length: {shapes[0]}, {shapes[1]}",
+            "Give --length fixed; --length any takes outputs [batch, tokens, ...]",
         )
     length = (SHORTEST + plan.longest) // 2
     given, named = plan.arguments(plan.example_batch, 0, length)
@@ -373,6 +377,7 @@ def check_any_length(module, plan):
     with torch.no_grad():
         short, _ = flattened(module(*given, **named))
         filled_up, _ = flattened(module(*map(longer, given), **{name: longer(one) for name, one in named.items()}))
+        filled_up = [one[:, :length] if follows else one for one, follows in zip(filled_up, of_tokens)]
     if not all(
         torch.allclose(
             one.double(), other.double(), rtol=0, atol=plan.tolerance * max(one.double().abs().max().item(), 1e-9)
@@ -382,6 +387,14 @@ def check_any_length(module, plan):
         raise InputError(
             "the outputs depend on the padding of texts: the mask does not hide all of it", "Give --length fixed"
         )
+
+
+def has_row_for_each_token(shape_of_longest, shape_of_shortest, longest):
+    return (
+        len(shape_of_longest) >= 3
+        and shape_of_longest[1] == longest
+        and shape_of_shortest == (shape_of_longest[0], SHORTEST, *shape_of_longest[2:])
+    )
 
 
 def takes_any_length(file, plan):

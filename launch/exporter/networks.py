@@ -45,6 +45,7 @@ class Network:
     prompt: str = ""  # in front of each text
     # exporter.inputs.Input, in the order of forward(); empty: one input, described by the other fields
     inputs: tuple = ()
+    gives_tokens: bool = False  # its output `tokens` has one vector per token
 
     @property
     def has_tokenizer(self):
@@ -114,7 +115,13 @@ def sentence_encoder(folder, wish):
         )
     from exporter import sentences
 
-    made = sentences.read(folder, wish.max_tokens, wish.asked_precision)
+    outputs = wish.output_tensor.split(",") if wish.output_tensor else sentences.OUTPUTS[:1]
+    if unknown := [name for name in outputs if name not in sentences.OUTPUTS]:
+        raise UsageError(
+            f"--output-tensor {wish.output_tensor}: sentence:FOLDER has no output '{unknown[0]}'",
+            f"Give {' or '.join(sentences.OUTPUTS)}, or both with a comma between",
+        )
+    made = sentences.read(folder, wish.max_tokens, wish.asked_precision, outputs)
     return Network(
         pathlib.Path(folder).resolve().name,
         made.network,
@@ -124,6 +131,7 @@ def sentence_encoder(folder, wish):
         made.vocabulary,
         made_tokenizer=made.tokenizer,
         prompt=made.prompt,
+        gives_tokens="tokens" in outputs,
     )
 
 

@@ -12,20 +12,30 @@ from exporter.sentence_folder import OWN_FUNCTION
 from offramp_launch.exit_code import InputError, LaunchError, UsageError
 
 MOST_TOKENS = 8192
+# One vector per text, and one per token.
+OUTPUTS = ("embedding", "tokens")
 # These count positions from after the padding index.
 COUNT_BEHIND_PADDING = {"roberta", "xlm-roberta", "camembert", "mpnet"}
 
 
 class SentenceEncoder(torch.nn.Module):
-    """Tokens, int32 [batch, 2, length] (ids; 1 for text), to vectors, float32 [batch, width]."""
+    """
+    Tokens, int32 [batch, 2, length] (ids; 1 for text), to float32 vectors: `embedding` [batch, width], and `tokens`
+    [batch, length, width], as sentence-transformers' token_embeddings.
+    """
 
-    def __init__(self, transformer, pooling, normalised, width):
+    def __init__(self, transformer, pooling, normalised, width, outputs):
         super().__init__()
         self.transformer, self.pooling, self.normalised, self.width = transformer, pooling, normalised, width
+        self.outputs = outputs
 
     def forward(self, tokens):
         ids, mask = tokens[:, 0].long(), tokens[:, 1].long()
         hidden = self.transformer(input_ids=ids, attention_mask=mask).last_hidden_state
+        made = {"embedding": self.embedding(hidden, mask)} if "embedding" in self.outputs else {}
+        return {**made, "tokens": hidden.float()} if "tokens" in self.outputs else made
+
+    def embedding(self, hidden, mask):
         if self.pooling == "cls":
             vectors = hidden[:, 0]
         else:
@@ -35,7 +45,7 @@ class SentenceEncoder(torch.nn.Module):
         if self.normalised:
             vectors = torch.nn.functional.normalize(vectors, dim=1)
         # Like sentence-transformers: truncated vectors are not normalised again.
-        return {"embedding": vectors if self.width is None else vectors[:, : self.width].contiguous()}
+        return vectors if self.width is None else vectors[:, : self.width].contiguous()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +57,8 @@ class Sentences:
     prompt: str  # before each text
 
 
-def read(folder, max_tokens, precision=None):
-    """`precision`: the requested one. Errors: LaunchError."""
+def read(folder, max_tokens, precision=None, outputs=OUTPUTS[:1]):
+    """`precision`: the requested one. `outputs`: of OUTPUTS. Errors: LaunchError."""
     settings = sentence_folder.read(folder)
     try:
         from transformers import AutoConfig, AutoModel, AutoTokenizer
@@ -83,7 +93,7 @@ def read(folder, max_tokens, precision=None):
             f"--max-tokens {tokens} is more than the {longest} positions of the model", f"Give {longest} or less"
         )
     network = (
-        SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim)
+        SentenceEncoder(transformer, settings.pooling, settings.normalised, settings.truncate_dim, outputs)
         .eval()
         .requires_grad_(False)
     )

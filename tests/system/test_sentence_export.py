@@ -30,6 +30,10 @@ class Words(torch.nn.Module):
         hidden = self.words(ids) * mask.unsqueeze(-1)
         return hidden if self.each else hidden.sum(1)
 
+class Beside(Words):
+    def forward(self, ids, mask):
+        return super().forward(ids, mask), mask.float()
+
 class Sixteen(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -50,6 +54,9 @@ def unmasked():
 
 def each_token():
     return Words(True)
+
+def mask_beside():
+    return Beside(True)
 
 def of_sixteen():
     return Sixteen()
@@ -99,6 +106,7 @@ class SentenceExport(unittest.TestCase):
             ("pooled", (), True, "rows of any length"),
             ("pooled", ("--length", "fixed"), False, ""),
             ("each_token", (), False, "texts are padded to 16 tokens each"),
+            ("each_token", ("--length", "any"), True, "rows of any length"),
             ("unmasked", (), False, "the outputs depend on the padding of texts"),
             ("of_sixteen", (), False, "texts are padded to 16 tokens each"),
         ):
@@ -107,9 +115,13 @@ class SentenceExport(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.assertIn(note, done.stdout)
                 self.assertEqual("any-length = true" in (self.folder / "net.toml").read_text(), is_open)
-        refused = export(self.folder, "networks.py:each_token", *ids, "--length", "any", "--output", "net.pt2")
+        refused = export(self.folder, "networks.py:mask_beside", *ids, "--length", "any", "--output", "net.pt2")
         self.assertEqual(refused.returncode, 65, refused.stdout + refused.stderr)
         self.assertIn("the shapes of the outputs depend on the text's length", refused.stderr)
+        for model, words in (("networks.py:pooled", "is for sentence:FOLDER"), (f"sentence:{self.folder}", "'pooled'")):
+            refused = export(self.folder, model, "--output-tensor", "pooled", "--output", "net.pt2")
+            self.assertEqual(refused.returncode, 64, refused.stdout + refused.stderr)
+            self.assertIn(words, refused.stderr)
 
     @unittest.skipUnless(importlib.util.find_spec("sentence_transformers"), "needs the package sentence-transformers")
     def test_a_run_and_a_query_give_the_librarys_vectors(self):
@@ -164,6 +176,41 @@ class SentenceExport(unittest.TestCase):
             )
             self.assertEqual(script.returncode, 64, script.stderr)
             self.assertIn("net.pt is TorchScript, but query runs only compiled models (.pt2)", script.stderr)
+
+    @unittest.skipUnless(importlib.util.find_spec("sentence_transformers"), "needs the package sentence-transformers")
+    def test_a_run_gives_the_librarys_vectors_of_tokens(self):
+        sentence_transformers = importlib.import_module("sentence_transformers")
+        folder = made_encoder(self.folder / "encoder")
+        done = export(
+            self.folder, f"sentence:{folder}", "--device", "cpu", "--output-tensor", "tokens", "--output", "net.pt2"
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("--output-tensor tokens --processor npy", done.stdout)
+        lines = ["the fox", "HELLO FOX", "", " ".join(f"w{number}" for number in range(30)), "the end : w1 Hello"]
+        (self.folder / "lines.txt").write_text("\n".join(lines) + "\n")
+        library = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+        with World(
+            "--device",
+            "cpu",
+            "--model",
+            str(self.folder / "net.pt2"),
+            "--input",
+            str(self.folder / "lines.txt"),
+            "--output-tensor",
+            "tokens",
+            "--processor",
+            "npy",
+            "--consumers",
+            "1",
+            "--batch",
+            "4",
+        ) as world:
+            world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
+            self.assertEqual(world.start().wait(), 0, world.logs())
+            for number, line in enumerate(lines):
+                (wanted,) = library.encode([line], output_value="token_embeddings", batch_size=1)
+                found = numpy.load(world.output / f"{number}.tokens.npy")
+                numpy.testing.assert_allclose(found, wanted.numpy(), rtol=0, atol=1e-5, err_msg=line)
 
     def test_an_export_that_fails_late_keeps_the_earlier_file(self):
         (self.folder / "networks.py").write_text(NETWORKS)
