@@ -5,7 +5,9 @@ of computing, after kills, from the disk, and of several producers.
 
 import importlib.util
 import json
+import os
 import random
+import signal
 import sys
 import unittest
 
@@ -13,6 +15,7 @@ import numpy
 
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_gpus import GpusWorld
+from tests.support.run_memory import endpoint
 from tests.support.text_runs import TextRuns
 
 TEXTS, LENGTH, WIDTH = 203, 24, 5
@@ -173,6 +176,19 @@ class TextTokens(TextRuns, unittest.TestCase):
         self.assertEqual(retried.keys(), {f"t{number}" for number in range(96, 104)}, "all of its slab")
         for key, vectors in retried.items():
             numpy.testing.assert_array_equal(vectors, self.wanted[key], key)
+
+    def test_another_producer_takes_over_from_a_killed_one(self):
+        world = self.world("jsonl-text", self.jsonl, *HIDDEN, *BY_LENGTH, "--samples-per-slab", "8")
+        with world.gate() as gate:
+            world.start()
+            gate.let(3)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+            os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertEqual(world.summary()["producers"], 2)
+        self.assertTrue(world.summary()["conserved"])
+        self.assertAreTheTexts(self.vectors(world.output))
 
     def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
         for flags, words in (
