@@ -149,6 +149,7 @@ struct DeviceTensor {
     };
     std::vector<Sample> samples{};
     std::vector<std::int64_t> extents{};
+    std::size_t padding_bytes = 0;  // held on the device besides the samples
 };
 
 }  // namespace offramp

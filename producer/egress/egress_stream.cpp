@@ -56,7 +56,8 @@ EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchang
       submitted_(options_.queue_depth, kBytesAhead,
                  [this](const OutputBatch& batch) {
                      const auto rows = static_cast<std::uint32_t>(batch.rows.size());
-                     const std::uint64_t bytes = bytes_of(batch, 0, rows, layout_);
+                     std::uint64_t bytes = bytes_of(batch, 0, rows, layout_);
+                     for (const DeviceTensor& tensor : batch.tensors) bytes += tensor.padding_bytes;
                      return bytes > kSmallBatch ? kBytesAhead : bytes;  // nothing follows a big one
                  }),
       completion_(device, exchange_, counters_, timeline, slabs_in_flight(options_, layout), std::move(on_failure)) {

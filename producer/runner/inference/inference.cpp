@@ -38,6 +38,7 @@ bool has_layout(const TensorSpec& made, const TensorSpec& wanted) {
 void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
                   std::span<const TokenRows> texts) {
     expect(rows.size() <= texts.size(), "each row of a batch has its text's place");
+    tensor.padding_bytes = tensor.spec.row_bytes() * static_cast<std::size_t>(tensor.spec.rows());
     const auto* const data = static_cast<const std::byte*>(tensor.data);
     const std::size_t token_bytes = tensor.spec.row_bytes();
     const auto tokens = static_cast<std::uint64_t>(tensor.spec.rows());
@@ -45,6 +46,7 @@ void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<cons
         const TokenRows text = rows[row].empty ? TokenRows{} : texts[row];
         expect(text.first + text.count <= tokens, "a text's tokens are in the output");
         tensor.samples.push_back({.data = data + text.first * token_bytes, .bytes = text.count * token_bytes});
+        tensor.padding_bytes -= text.count * token_bytes;
         tensor.extents.push_back(text.count);
     }
     tensor.spec = wanted;

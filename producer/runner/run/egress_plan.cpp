@@ -36,7 +36,7 @@ void require_may_vary(const RunConfig& config, const EgressTraits& traits, const
         throw ConfigError(what + ", which --strategy " + traits.name + " does not support",
                           "Leave --output-tensor out, or use --strategy streams");
     if (config.batches_per_slab > 0)
-        throw ConfigError(what + ": --batches-per-slab does not go with them",
+        throw ConfigError(what + ", which --batches-per-slab does not support",
                           "Leave --batches-per-slab out; --samples-per-slab bounds the samples in a slab");
 }
 

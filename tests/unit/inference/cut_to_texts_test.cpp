@@ -27,6 +27,7 @@ TEST(CutToTexts, EachSampleIsItsTextsOwnRows) {
     EXPECT_EQ(tensor.samples[0].bytes, 3U * 2 * sizeof(float));
     EXPECT_EQ(tensor.samples[1].bytes, 0U);
     EXPECT_EQ(tensor.samples[2].bytes, 0U);
+    EXPECT_EQ(tensor.padding_bytes, (12U - 3) * 2 * sizeof(float));
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ TEST(EgressPlan, RefusesSettingsThatNeedSamplesOfOneShape) {
     RunConfig config = with_batch(64);
     config.batches_per_slab = 2;
     EXPECT_THAT([&] { varying_plan_of(config, 4096); },
-                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("--batches-per-slab does not go with them")));
+                testing::ThrowsMessage<ConfigError>(testing::HasSubstr("which --batches-per-slab does not support")));
     const EgressTraits rung{.name = "pool", .one_shape = true};
     EXPECT_THAT([&] { varying_plan_of(with_batch(64), 4096, rung); },
                 testing::ThrowsMessage<ConfigError>(testing::HasSubstr("which --strategy pool does not support")));
