@@ -132,7 +132,10 @@ void read_rows(const json& metadata, SlabContents& slab) {
         view.item = sample.at(0).get<std::uint64_t>();
         view.key = sample.at(1).get<std::string>();
         view.empty = sample.at(2).get<bool>();
-        if (sample.size() > 3) view.metadata = sample.at(3).get<std::string>();
+        if (sample.size() > 3) {
+            view.metadata = sample.at(3).get<std::string>();
+            require(parse_json_or_discard(view.metadata).is_object(), "samples");
+        }
         view.row = static_cast<std::uint32_t>(slab.samples.size());
         require(slab.samples.size() < kMaxSamplesPerSlab && view.key.size() <= kMaxKeyBytes &&
                     view.metadata.size() <= kMaxMetadataBytes,

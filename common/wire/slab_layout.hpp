@@ -38,11 +38,11 @@ struct SlabLayout {
 
     bool varies() const { return extent_words > 0; }
 
-    // `outputs`: the model's outputs with any number of rows. `max_text_bytes`: of a sample's key and
-    // metadata, so that any `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if
-    // there are no outputs or too many, or if rows or batches are not 1 to kMaxSamplesPerSlab. Also if an output is not
-    // dense (TensorSpec::dense_rows), is empty or too large, does not have whole bytes (DType::whole_bytes), or has a
-    // name longer than kMaxTensorName.
+    // `outputs`: the model's outputs with any number of rows. `max_text_bytes`: of a sample's key and metadata, so that
+    // any `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if there are no outputs
+    // or too many; if rows or batches are not 1 to kMaxSamplesPerSlab; if an output is not dense
+    // (TensorSpec::dense_rows), is empty or too large, does not have whole bytes (DType::whole_bytes), or has a name
+    // longer than kMaxTensorName.
     static SlabLayout make(const std::vector<TensorSpec>& outputs, std::int64_t rows, std::uint32_t batches = 1,
                            std::size_t max_text_bytes = 0, std::size_t varying_bytes = 0);
 };

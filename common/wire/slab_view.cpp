@@ -187,14 +187,16 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
     batches.resize(header.batch_count);
     copy_bytes(batch_table, batches.data());
     samples.resize(header.sample_count);
+    std::size_t left = texts.size();  // that samples may still have, so that not all of them have the same text
     for (std::uint32_t row = 0; row < header.sample_count; ++row) {
         const auto record = record_at<SampleRecord>(sample_table, row);
         require(record.key_bytes <= kMaxKeyBytes, "sample key's bytes", record.key_bytes, kMaxKeyBytes);
         require(record.metadata_bytes <= kMaxMetadataBytes, "sample metadata's bytes", record.metadata_bytes,
                 kMaxMetadataBytes);
         const std::size_t text_bytes = std::size_t{record.key_bytes} + record.metadata_bytes;
-        require(text_bytes <= texts.size() && record.text_offset <= texts.size() - text_bytes, "sample text",
+        require(text_bytes <= left && record.text_offset <= texts.size() - text_bytes, "sample text",
                 record.text_offset, texts.size());
+        left -= text_bytes;
         const auto* const text = reinterpret_cast<const char*>(texts.data()) + record.text_offset;
         SampleView& view = samples[row];
         view.item = record.item;

@@ -21,6 +21,8 @@ constexpr std::uint32_t kFewestSlabs = 4;
 constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
 constexpr std::size_t kLeastSamples = 64;
 constexpr std::size_t kPartOfTexts = 8;  // keys and metadata may have an eighth of a slab's bytes
+// Of a slab. A dead letter's file has them in its header, of at most 100 MB, where a byte may take seven.
+constexpr std::size_t kMostTextBytes = std::size_t{13} << 20;
 
 std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     std::size_t bytes = 0;
@@ -28,16 +30,23 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     return bytes;
 }
 
+// Beside outputs of any size.
+std::size_t most_rows(const SlabPlan::Wanted& wanted) {
+    return wanted.metadata_bytes == 0 ? kMaxSamplesPerSlab : kMostTextBytes / wanted.max_text_bytes();
+}
+
 // The rows of a slab bound its header, and the room for outputs that do not vary: half of the room for the others, or
 // that of a whole batch up to kBigSlab.
 std::int64_t rows_of_varying(const std::vector<TensorSpec>& outputs, const SlabPlan::Wanted& wanted,
                              std::size_t slab_bytes) {
-    if (wanted.samples_per_slab > 0) return std::min(wanted.samples_per_slab, kMaxSamplesPerSlab);
+    const std::size_t most = most_rows(wanted);
+    if (wanted.samples_per_slab > 0)
+        return static_cast<std::int64_t>(std::min<std::size_t>(wanted.samples_per_slab, most));
     std::size_t fixed_bytes = 0;
     for (const TensorSpec& output : outputs)
         if (!output.varies()) fixed_bytes += output.row_bytes();
     const std::size_t sample_bytes = std::max(kUsualSample, wanted.max_text_bytes() * kPartOfTexts);
-    const std::size_t rows = std::clamp<std::size_t>(slab_bytes / sample_bytes, kLeastSamples, kMaxSamplesPerSlab);
+    const std::size_t rows = std::clamp<std::size_t>(slab_bytes / sample_bytes, kLeastSamples, most);
     if (fixed_bytes == 0) return static_cast<std::int64_t>(rows);
     const std::size_t room = std::max(slab_bytes / 2, std::min(fixed_bytes * wanted.batch, kBigSlab));
     return static_cast<std::int64_t>(std::clamp<std::size_t>(room / fixed_bytes, 1, rows));
@@ -78,10 +87,13 @@ std::uint32_t batches_sharing(std::size_t batch_bytes, std::uint32_t parts, cons
 SlabPlan SlabPlan::make(const std::vector<TensorSpec>& outputs, const Wanted& asked, bool on_gpu) {
     if (std::ranges::any_of(outputs, &TensorSpec::varies)) return plan_varying(outputs, asked);
     Wanted wanted = asked;
+    const auto most = static_cast<std::uint32_t>(most_rows(wanted));
+    if ((wanted.samples_per_slab > 0 ? wanted.samples_per_slab : wanted.batch) > most) wanted.samples_per_slab = most;
     wanted.samples_per_slab = std::min(wanted.samples_per_slab, wanted.batch);
     const std::size_t batch_bytes = bytes_of(outputs) + wanted.batch * wanted.metadata_bytes;
     const std::uint32_t parts = parts_of(batch_bytes, wanted);
-    const std::uint32_t sharing = batches_sharing(batch_bytes, parts, wanted);
+    const std::uint32_t sharing =
+        std::min(batches_sharing(batch_bytes, parts, wanted), std::max(most / wanted.batch, 1U));
     const std::uint32_t rows =
         wanted.samples_per_slab > 0 ? wanted.samples_per_slab : (wanted.batch + parts - 1) / parts;
     SlabPlan plan{.layout = SlabLayout::make(outputs, std::int64_t{rows} * sharing, sharing, wanted.max_text_bytes()),

@@ -115,14 +115,14 @@ class Http final : public Processor {
             body_.append(reinterpret_cast<const char*>(numbers.data()), numbers.size());
             return;
         }
-        nlohmann::ordered_json head{{"key", sample.key},
-                                    {"output", tensor.spec.name},
-                                    {"model", slab.model},
-                                    {"dtype", to_string(tensor.spec.dtype)},
-                                    {"shape", sample_shape(spec)}};
-        if (!sample.metadata.empty()) head["metadata"] = parse_json_or_discard(sample.metadata);
+        const nlohmann::ordered_json head{{"key", sample.key},
+                                          {"output", tensor.spec.name},
+                                          {"model", slab.model},
+                                          {"dtype", to_string(tensor.spec.dtype)},
+                                          {"shape", sample_shape(spec)}};
         body_ = json_text(head);
         body_.pop_back();
+        if (!sample.metadata.empty()) body_ += ",\"metadata\":" + sample.metadata;
         body_ += ",\"data\":";
         append_json_array(body_, spec, elements, "http");
         body_ += '}';

@@ -24,8 +24,8 @@ struct RecordRow {
 };
 
 // Makes a row for each item, for processors that write a table of items. The row has the files that the run's other
-// processors write, the share of pixels of each class, and the item's input columns
-// or metadata. An empty row has only the columns.
+// processors write, the share of pixels of each class, and the item's input columns or metadata. An empty row has only
+// the columns.
 //
 // Borrows: what the options refer to. Owns the list of the input and scratch memory. Thread: one. Errors: those of
 // InputColumns and ClassIds.

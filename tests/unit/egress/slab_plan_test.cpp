@@ -42,8 +42,26 @@ TEST(SlabPlan, LongMetadataLeavesFewerBatchesInASlab) {
     const std::vector<TensorSpec> outputs{TensorSpec::contiguous("scores", kUInt8, shape)};
     EXPECT_EQ(SlabPlan::make(outputs, {.batch = 64}, true).layout.batches, 64U);
     const SlabPlan plan = SlabPlan::make(outputs, {.batch = 64, .metadata_bytes = 15 * 1024}, true);
-    EXPECT_EQ(plan.layout.batches, 16U) << "16 MiB of both";
-    EXPECT_GE(plan.layout.text_capacity, 64U * 16 * (15 * 1024 + 255));
+    EXPECT_EQ(plan.layout.batches, 13U) << "of 64 samples";
+}
+
+// A dead letter's file has all texts in its header, of at most 100 MB, and writes a byte as up to seven.
+TEST(SlabPlan, TextsOfASlabAreBounded) {
+    const std::int64_t dense[] = {65536, 8}, varying[] = {65536, kVarying};
+    for (const auto shape : {std::span(dense), std::span(varying)})
+        for (const std::uint32_t samples_per_slab : {0U, 65536U})
+            for (const std::uint32_t slabs : {0U, 3U})
+                for (const std::size_t metadata_bytes : {1024U, 16384U}) {
+                    const SlabPlan plan = SlabPlan::make({TensorSpec::contiguous("scores", kUInt8, shape)},
+                                                         {.batch = 65536,
+                                                          .samples_per_slab = samples_per_slab,
+                                                          .slabs = slabs,
+                                                          .max_key_bytes = 1024,
+                                                          .metadata_bytes = metadata_bytes},
+                                                         true);
+                    EXPECT_LE(plan.layout.text_capacity * 7, 100'000'000U);
+                    EXPECT_GE(plan.layout.rows, 400);
+                }
 }
 
 TEST(VaryingSlabPlan, SamplesPerSlabAreAsWanted) {
