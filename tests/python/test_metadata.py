@@ -105,12 +105,13 @@ class Metadata(Egresses):
         self.assertEqual([AFFINE, None], [json.loads((self.output / f"k{row}.txt").read_text()) for row in range(2)])
 
     def test_a_dead_letter_keeps_it(self):
+        metadata = {"fails": True, "path": '"a\\\x01ä"'}
         with self.assertRaises(offramp.ConsumersFailed):
-            self.run_with(f"{self.post}:save", [{"fails": True, "path": "a"}], run_dir=self.run_dir, max_failures=1)
+            self.run_with(f"{self.post}:save", [metadata], run_dir=self.run_dir, max_failures=1)
         letter = next((self.run_dir / "dead-letters").glob("*.safetensors"))
         self.post.write_text(POST.replace('"fails"', '"other"'))
         files = offramp.testing.process(letter, f"{self.post}:save", self.folder / "retried")
-        self.assertEqual({"fails": True, "path": "a"}, json.loads(files["k0.json"]))
+        self.assertEqual(metadata, json.loads(files["k0.json"]))
 
     def test_saved_slabs_have_it(self):
         import numpy
@@ -136,6 +137,35 @@ class Metadata(Egresses):
         self.assertEqual({"key": "2"}, json.loads(after["2.json"]))
         self.assertEqual(before["1.json"], after["1.json"])
 
+    def test_the_first_batch_chooses_the_limit_and_a_resumed_run_keeps_it(self):
+        import numpy
+
+        given = [{"a": "b" * 1500}, None, {"a": "b" * 3000}]
+
+        def run(last):
+            batches = [([str(batch)], numpy.zeros((1, 2)), given[batch]) for batch in range(last)]
+            with offramp.Egress(output=self.output, processor="checksum", consumers=1, resume=True) as egress:
+                for keys, array, metadata in egress.pending(batches):
+                    egress.submit(array, keys, metadata=None if metadata is None else [metadata])
+                return egress
+
+        self.assertEqual(3016, run(1)._run._given.metadata_bytes)
+        self.assertEqual(3016, run(2)._run._given.metadata_bytes, "its first pending batch has none")
+        with self.assertRaisesRegex(offramp.BadArgument, "has 20008 bytes as JSON. Give at most 16384"):
+            offramp.Egress(self.run_dir).submit(numpy.zeros((1, 2)), metadata=[{"a": "b" * 20000}])
+        self.assertFalse(self.run_dir.exists(), "refused before the run opened")
+        with self.assertRaisesRegex(offramp.BadArgument, "has 20008 bytes as JSON"):
+            offramp.testing.save_slab(self.folder / "slab", {"a": numpy.zeros((1, 1))}, metadata=[{"a": "b" * 20000}])
+
+    def test_a_dead_letter_with_other_text_is_refused(self):
+        import numpy
+
+        slab = self.folder / "slab"
+        offramp.testing.save_slab(slab, {"a": numpy.zeros((1, 1))}, metadata=[{"abcd": 1}])
+        slab.write_bytes(slab.read_bytes().replace(b":1}", b":1,"))
+        with self.assertRaisesRegex(offramp.Failed, "'samples' is invalid"):
+            offramp.testing.process(slab, f"{self.post}:save", self.output)
+
     def test_wrong_metadata_is_refused_and_the_run_goes_on(self):
         import numpy
 
@@ -144,7 +174,7 @@ class Metadata(Egresses):
         cases = (
             ("x", TypeError, "metadata is a single str"),
             ({"path": "a"}, TypeError, "metadata is a single dict. Give a list, one per sample"),
-            ([{}], offramp.BadArgument, "1 metadata for 2 samples"),
+            ([{}], offramp.BadArgument, "metadata of 1 samples for 2"),
             ([{}, "b"], TypeError, "the metadata of sample 1 is of type str. Give a dict"),
             ([{"a": float("nan")}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON: Out of range"),
             ([{"a": numpy.array([numpy.inf])}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
@@ -157,11 +187,15 @@ class Metadata(Egresses):
             ([{(1, 2): 3}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
             ([{"a": "\ud800"}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
             (
-                [{}, {"a": "b" * 2000}],
+                [{}, {"a": "b" * 3000}],
                 offramp.BadArgument,
-                "sample 1 has 2008 bytes as JSON, and the run was opened for 1024. Open it with metadata_bytes of at least 2008",
+                "sample 1 has 3008 bytes as JSON, and the run was opened for 2048. Open it with metadata_bytes for the largest, at least 3008",
             ),
-            ([{}, {"a": "b" * 20000}], offramp.BadArgument, "Give at most 16384; submit larger data as a tensor"),
+            (
+                [{}, {"a": "b" * 20000}],
+                offramp.BadArgument,
+                "has 20008 bytes as JSON. Give at most 16384; submit larger data as a tensor",
+            ),
         )
         with offramp.Egress(output=self.output, processor=f"{self.post}:save", consumers=1) as egress:
             egress.submit(numpy.zeros((1, 2)), ["first"], metadata=[{"a": "b" * 1016}])
@@ -172,7 +206,9 @@ class Metadata(Egresses):
         files = results(self.output)
         self.assertEqual({"first.json", "last.json"}, {name for name in files if name.endswith(".json")})
         with offramp.Egress(self.folder / "other", {"a": ("float64", (2, 2))}, "cpu") as egress:
-            with self.assertRaisesRegex(offramp.BadArgument, "the run was opened for 0. Open it with metadata_bytes"):
+            with self.assertRaisesRegex(
+                offramp.BadArgument, "the run was opened for 0. Open it with metadata_bytes for the largest, at least 7"
+            ):
                 egress.submit({"a": numpy.zeros((1, 2))}, metadata=[{"a": 1}])
             egress.close()
         with self.assertRaisesRegex(offramp.BadArgument, "metadata of 20000 bytes per sample. Give at most 16384"):

@@ -2,7 +2,7 @@
 FOLDER/.offramp-egress records which batches are done, so that a later run can resume. JSON lines:
 
     {"offramp_egress": 1, "work": "NAME", "identity": {...}, "tensors": [["logits", "float32", [64, 21]]],
-     "slab_bytes": 67108864}    chosen for samples of different shapes; 0: not chosen
+     "slab_bytes": 67108864, "metadata_bytes": 1024}    what the run had; 0: its default
     {"done": [[0, 640, "HASH"], [704, 768, "HASH"]]}        any number; items 0 to 639 and 704 to 767
 
 A batch is done once a consumer has committed the results of all its samples and reported so. The file may lag behind
@@ -33,6 +33,7 @@ LOCK = ".offramp-lock"  # the launcher's lock on its output folder
 VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
+SIZES = ("slab_bytes", "metadata_bytes")  # options of the Egress, which a resumed one keeps
 MOST_RANGES = 1 << 16  # of finished items: each dropped batch leaves a gap
 Tensor = list[Any]  # its name, type and shape
 _failpoint_hook: Any = getattr(ctypes.CDLL(None), "offramp_failpoint_reached", None)
@@ -105,7 +106,7 @@ class Checkpoint:
         self.folder = folder
         self._identity = identity
         self._tensors: list[Tensor] = []
-        self.slab_bytes = 0
+        self.sizes = dict.fromkeys(SIZES, 0)
         self._folder_fd: int | None = None  # the folder's descriptor
         self._lock: int | None = None  # shares the launcher's lock
         self._file: io.FileIO | None = None
@@ -191,13 +192,13 @@ class Checkpoint:
         try:
             header = json.loads(first)
             earlier, work, tensors = header["identity"], header["work"], header["tensors"]
-            slab_bytes = header.get("slab_bytes", 0)
+            sizes = {name: header.get(name, 0) for name in SIZES}
             known = (
                 header["offramp_egress"] == VERSION
                 and isinstance(earlier, dict)
                 and isinstance(work, str)
                 and isinstance(tensors, list)
-                and isinstance(slab_bytes, int)
+                and all(type(size) is int and 0 <= size < 1 << 44 for size in sizes.values())
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             known = False
@@ -206,7 +207,7 @@ class Checkpoint:
                 f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again"
             )
         self._require_same(earlier, self._identity)
-        self.work, self._tensors, self.slab_bytes, self.resumes = work, tensors, slab_bytes, True
+        self.work, self._tensors, self.sizes, self.resumes = work, tensors, sizes, True
         for line in lines:
             try:
                 for begin, end, digest in json.loads(line)["done"]:
@@ -367,7 +368,7 @@ class Checkpoint:
             "work": self.work,
             "identity": self._identity,
             "tensors": self._tensors,
-            "slab_bytes": self.slab_bytes,
+            **self.sizes,
         }
         return json.dumps(header).encode() + b"\n"
 

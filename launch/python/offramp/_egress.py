@@ -19,7 +19,7 @@ from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
-from offramp._metadata import DEFAULT_BYTES, json_of
+from offramp._metadata import json_of, limit_for
 from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
@@ -74,10 +74,10 @@ class Egress:
     `name`: a name for the source of the slabs, which consumers see. `slabs`, `samples_per_slab`: number and size of the
     buffers in shared memory. `slab_bytes`: their room for tensors whose samples differ in shape, as a number or as
     "256MiB"; each sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64
-    MiB with `tensors`. `metadata_bytes`: largest metadata of a sample as JSON, at most 16384. Default: 1024 if the
-    first batch has metadata, else 0. `when_full`: "wait" for a free slab, or "drop" the batch. `max_failures`: failed
-    deliveries before a slab becomes a dead letter. `max_delay`: seconds that a small batch waits to share a slab with
-    others.
+    MiB with `tensors`. `metadata_bytes`: largest metadata of a sample as JSON, at most 16384. Default: chosen by the
+    first batch (1024, or twice its longest; 0 if it has none), 0 with `tensors` and `device`. `when_full`: "wait" for a
+    free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab becomes a dead letter. `max_delay`:
+    seconds that a small batch waits to share a slab with others.
     `visibility_timeout`: seconds without progress before a slab is also delivered to another consumer. `kill_stalled`:
     kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
     never killed. Zero and empty values use the defaults in offramp.h.
@@ -316,14 +316,14 @@ class Egress:
             counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
-                layout, slab_bytes = self._layout, 0
+                layout, sizes = self._layout, {}
                 if layout is None:
                     layout = [Layout(name, each.dtype, each.shape, each.order) for name, each in zip(named, given)]
                     if any(each.varies for each in layout):
-                        slab_bytes = slab_bytes_for(given)
+                        sizes["slab_bytes"] = slab_bytes_for(given)
                 if metadata_json is not None:
-                    self._options["metadata_bytes"] = self._options["metadata_bytes"] or DEFAULT_BYTES
-                run = self._open_run(layout, self._device or given[0].device, slab_bytes)
+                    sizes["metadata_bytes"] = limit_for(metadata_json)
+                run = self._open_run(layout, self._device or given[0].device, **sizes)
             if self._consumers is not None:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
@@ -523,23 +523,27 @@ class Egress:
                 DEAD_LETTERS,
             )
 
-    def _open_run(self, layout: list[Layout], device: str, slab_bytes: int = 0) -> Run:
-        """May be called again after an exception: it continues with the same layout and device."""
+    def _open_run(self, layout: list[Layout], device: str, **sizes: int) -> Run:
+        """
+        May be called again after an exception: it continues with the same layout and device. `sizes`: options that the
+        first batch chooses, unless the program or the resumed run did.
+        """
         checkpoint, consumers = self._checkpoint, self._consumers
         run = self._opening
         if run is None:
             if checkpoint is not None:
                 checkpoint.require_same([[each.name, each.dtype.name, list(each.shape)] for each in layout])
                 # a later batch may be as large as the earlier run's first one
-                slab_bytes = checkpoint.slab_bytes = self._options["slab_bytes"] or max(
-                    slab_bytes, checkpoint.slab_bytes
-                )
+                sizes = checkpoint.sizes = {
+                    name: self._options[name] or max(sizes.get(name, 0), earlier)
+                    for name, earlier in checkpoint.sizes.items()
+                }
                 if consumers is not None:
                     checkpoint.begin(in_place=False)
             if consumers is not None:
                 consumers.require_alive()
             run = Run(
-                {**self._options, "slab_bytes": self._options["slab_bytes"] or slab_bytes},
+                {**self._options, **{name: self._options[name] or size for name, size in sizes.items()}},
                 layout,
                 device,
                 checkpoint,

@@ -78,9 +78,8 @@ def outcome(read: Callable[[], _Result]) -> tuple[_Result | None, Exception | No
     try:
         try:
             read()
-        except Exception as again:
-            if type(again) is type(first):
-                return None, first.with_traceback(None)
+        except type(first):
+            return None, first.with_traceback(None)
         raise first
     finally:
         del first  # its traceback has this frame: the cycle would keep the array until a garbage collection

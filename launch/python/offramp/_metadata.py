@@ -8,9 +8,11 @@ from typing import Any, Iterable, Mapping
 
 from offramp import _validate
 from offramp._errors import BadArgument
+from offramp._exchange import attribute
 from offramp._torch import is_torch
 
-DEFAULT_BYTES = 1024  # at most, of a sample, unless the run was opened with metadata_bytes
+MOST_BYTES = 1 << 14  # kMaxMetadataBytes
+_LEAST_BYTES = 1024
 EXAMPLE = "[{'path': 'a.png'}, {'path': 'b.png'}]"
 
 
@@ -24,8 +26,13 @@ def json_of(metadata: Iterable[Mapping[str, object] | None] | None, rows: int) -
         )
     each = _validate.one_per_sample("metadata", metadata, EXAMPLE)
     if len(each) != rows:
-        raise BadArgument(f"{len(each)} metadata for {rows} samples. Give one per sample, or none")
+        raise BadArgument(f"metadata of {len(each)} samples for {rows}. Give one per sample, or none")
     return [_encoded(row, one) for row, one in enumerate(each)]
+
+
+def limit_for(texts: list[bytes | None]) -> int:
+    """metadata_bytes of a run that opens with these: room for texts twice as long, within bounds."""
+    return min(max(_LEAST_BYTES, 2 * max(len(text or b"") for text in texts)), MOST_BYTES)
 
 
 def _encoded(row: int, metadata: object) -> bytes | None:
@@ -39,10 +46,14 @@ def _encoded(row: int, metadata: object) -> bytes | None:
         text = json.dumps(
             dict(metadata), default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
         ).encode()
-    except (TypeError, ValueError, RecursionError) as problem:  # ValueError: NaN, a cycle, or half a surrogate pair
+    except (TypeError, ValueError, RuntimeError) as problem:  # NaN, a cycle, half a surrogate pair, a sparse tensor
         raise BadArgument(
             f"the metadata of sample {row} cannot be stored as JSON: {problem}. Give texts, finite numbers, lists and dicts of them"
         ) from None
+    if len(text) > MOST_BYTES:
+        raise BadArgument(
+            f"the metadata of sample {row} has {len(text)} bytes as JSON. Give at most {MOST_BYTES}; submit larger data as a tensor"
+        )
     return text if metadata else None
 
 
@@ -50,6 +61,8 @@ def _plain(value: Any) -> Any:
     """Arrays on the CPU and NumPy's numbers become lists and numbers, paths become texts."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "tolist") and not (is_torch(value) and value.device.type != "cpu"):
+    if is_torch(value) and value.device.type != "cpu" or attribute(value, "__cuda_array_interface__") is not None:
+        raise TypeError("a tensor is not on the CPU: pass tensor.tolist()")
+    if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value is of type {type(value).__qualname__}")
