@@ -245,7 +245,7 @@ void EmbeddedEgress::Parts::check(const Batch& batch) const {
         refuse(std::to_string(batch.keys.size()) + " keys for " + std::to_string(batch.rows) + " samples",
                "Give one for each sample, or none");
     if (!one_a_row(batch.metadata.size()))
-        refuse(std::to_string(batch.metadata.size()) + " metadata for " + std::to_string(batch.rows) + " samples",
+        refuse("metadata of " + std::to_string(batch.metadata.size()) + " samples for " + std::to_string(batch.rows),
                "Give one for each sample, or none");
     if (!one_a_row(batch.items.size()))
         refuse(std::to_string(batch.items.size()) + " items for " + std::to_string(batch.rows) + " samples",
@@ -275,7 +275,7 @@ void EmbeddedEgress::Parts::check_metadata(const Batch& batch) const {
                        std::to_string(options.plan.metadata_bytes),
                    text.size() > kMaxMetadataBytes
                        ? "Give at most " + std::to_string(kMaxMetadataBytes) + "; submit larger data as a tensor"
-                       : "Open it with metadata_bytes of at least " + std::to_string(text.size()));
+                       : "Open it with metadata_bytes for the largest, at least " + std::to_string(text.size()));
         if (!parse_json_or_discard(text).is_object())
             refuse(which + " is not a JSON object: '" + printable(text.substr(0, 64)) + "'",
                    "Give one in UTF-8, such as {\"path\": \"a.png\"}");
@@ -346,7 +346,7 @@ void EmbeddedEgress::Parts::require_room(const std::vector<DeviceTensor>& tensor
         const std::string key = batch.keys.empty() ? "" : " ('" + printable(batch.keys[row]) + "')";
         refuse("sample " + std::to_string(row) + key + " has " + std::to_string(bytes) +
                    " bytes, and a slab has room for " + std::to_string(plan.layout.varying_bytes),
-               "Open the run with slab_bytes of at least " + std::to_string(bytes));
+               "Open the run with slab_bytes for the largest sample, at least " + std::to_string(bytes));
     }
 }
 

@@ -71,9 +71,11 @@ OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfl
 
 
 def bfloat16_of_numpy() -> Any:
-    """The type of ml_dtypes. Errors: TypeError without that package."""
+    """The type of ml_dtypes, for a slab's tensor. Errors: TypeError without that package."""
     try:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise TypeError("NumPy has no bfloat16. Install the package ml_dtypes (pip install ml_dtypes)") from None
+        raise TypeError(
+            "NumPy has no bfloat16. Read it with slab.torch(NAME)[sample.row], for each sample in slab.samples, or install the package ml_dtypes"
+        ) from None
     return ml_dtypes.bfloat16

@@ -262,7 +262,7 @@ class Processor:
             if not ending or isinstance(ending[0], str):
                 return sample, ending[0] if ending else None, what
         raise TypeError(
-            f"{self._name} yielded {result!r:.80}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})"
+            f"{self._name} yielded {_brief(result)}. Yield (sample, '.png', bytes), (sample, array) or (sample, {{'field': value}})"
         )
 
     def _commit(self, host: Host, index: int, sample: Sample, ending: str | None, what: Any) -> None:
@@ -270,7 +270,7 @@ class Processor:
         if isinstance(what, dict):
             if ending is not None:
                 raise TypeError(
-                    f"{self._name} yielded a record with the ending '{ending}'. Yield (sample, dict), or json.dumps() for a file"
+                    f"{self._name} yielded a record with the ending '{ending}'. Yield (sample, dict), or json.dumps(...).encode() for a file"
                 )
             text = _json_of(self._name, sample, what).encode()
             code = host.commit_record(address, index, text, len(text))
@@ -355,6 +355,11 @@ def _require_fit(function: Any, arguments: tuple[Any, ...], keywords: dict[str, 
         raise Wrong(f"{what}: {problem}. It has {signature}") from None
 
 
+def _brief(value: object) -> str:
+    """On one line: a log's last line becomes the message."""
+    return " ".join(repr(value).split())[:80]
+
+
 def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
     if isinstance(what, bytes):
         if ending is None:
@@ -363,7 +368,7 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
     if isinstance(what, (bytearray, memoryview)):
         return bytes(what)
     if isinstance(what, str):
-        raise TypeError(f"{name} yielded a str. Yield (sample, '.txt', text.encode())")
+        raise TypeError(f"{name} yielded a str. Yield (sample, '{ending or '.txt'}', text.encode())")
     if hasattr(what, "__array__") or hasattr(what, "__array_interface__"):
         import numpy
 
@@ -433,7 +438,7 @@ def _json_of(name: str, sample: Sample, record: dict[str, Any]) -> str:
         if (field := next((field for field, value in record.items() if not _is_json(value)), None)) is None:
             raise
     raise ValueError(
-        f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {record[field]!r:.80}. JSON has no NaN and no infinity: "
+        f"{name} yielded a record of sample '{sample.key}' whose field '{field}' is {_brief(record[field])}. JSON has no NaN and no infinity: "
         "yield None, or omit the field"
     )
 

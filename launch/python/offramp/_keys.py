@@ -41,7 +41,10 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
 
 def require_one_key_each(keys: Sequence[str], rows: int) -> None:
     if len(keys) != rows:
-        raise BadArgument(f"{len(keys)} keys for {rows} samples. Give one per sample, or none")
+        raise BadArgument(
+            f"{len(keys)} keys for {rows} samples. Give one per sample, or none"
+            + ("; if the tensors are one sample, submit [tensor]" if len(keys) == 1 else "")
+        )
 
 
 # Built-in processors that name files by keys, with their endings. Custom processors may use any ending. All others

@@ -172,7 +172,7 @@ TEST_F(RoundTrip, SamplesOfDifferentShapesAreRefusedByName) {
     EXPECT_THAT(refusal({numbers.data(), {4, -1}}, 2), HasSubstr("sample 1 of tensor 'tokens' has the extent -1"));
     EXPECT_THAT(refusal({numbers.data(), {4, 100}}, 2),
                 HasSubstr("sample 1 has 1216 bytes, and a slab has room for "
-                          "1024. Open the run with slab_bytes of at least 1216"));
+                          "1024. Open the run with slab_bytes for the largest sample, at least 1216"));
     EXPECT_THAT(refusal({numbers.data(), {std::int64_t{1} << 60}}, 1), HasSubstr("is too large"));
     EXPECT_THAT(refusal({numbers.data(), {4, 5, 6, 7}}, 2), HasSubstr("4 extents for 2 samples"));
     EXPECT_THAT(refusal({numbers.data(), {4, 5, 6}}, 2), HasSubstr("3 extents for 2 samples"));
@@ -219,12 +219,12 @@ TEST_F(RoundTrip, MetadataThatIsNoSmallObjectIsRefused) {
             return error.what();
         }
     };
-    EXPECT_THAT(refusal({"{}"}), HasSubstr("1 metadata for 2 samples"));
+    EXPECT_THAT(refusal({"{}"}), HasSubstr("1 metadata objects for 2 samples"));
     EXPECT_THAT(refusal({"{}", "[1]"}), HasSubstr("the metadata of sample 1 is not a JSON object: '[1]'"));
     EXPECT_THAT(refusal({"{\"a\": \xff}", "{}"}), HasSubstr("the metadata of sample 0 is not a JSON object"));
     EXPECT_THAT(refusal({"", R"({"text": "0123456789"})"}),
                 HasSubstr("the metadata of sample 1 has 22 bytes as JSON, and the run was opened for 20. Open it with "
-                          "metadata_bytes of at least 22"));
+                          "metadata_bytes for the largest, at least 22"));
     EXPECT_EQ(egress.stats().batches_submitted, 0U);
     EXPECT_EQ(refusal({"", R"({"text": "01234567"})"}), "taken");
 }

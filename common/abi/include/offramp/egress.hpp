@@ -121,7 +121,7 @@ class Egress {
         batch.rows = rows;
         batch.keys = require_one_a_row(names, rows, "keys");
         batch.items = require_one_a_row(items, rows, "items");
-        batch.metadata = require_one_a_row(objects, rows, "metadata");
+        batch.metadata = require_one_a_row(objects, rows, "metadata objects");
         batch.stream = stream;
         batch.owner = held.get();
         batch.release = [](void* owned) { delete static_cast<std::shared_ptr<const void>*>(owned); };
