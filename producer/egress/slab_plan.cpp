@@ -21,7 +21,8 @@ constexpr std::uint32_t kFewestSlabs = 4;
 constexpr std::size_t kUsualSample = 4096;  // at least so many bytes; decides the number of samples in a slab
 constexpr std::size_t kLeastSamples = 64;
 constexpr std::size_t kPartOfTexts = 8;  // keys and metadata may have an eighth of a slab's bytes
-// Of a slab. A dead letter's file has them in its header, of at most 100 MB, where a byte may take seven.
+// Most keys and metadata in a slab. A dead letter's file has them in its header, of at most 100 MB, where a byte may
+// take seven.
 constexpr std::size_t kMostTextBytes = std::size_t{13} << 20;
 
 std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
@@ -30,7 +31,7 @@ std::size_t bytes_of(const std::vector<TensorSpec>& outputs) {
     return bytes;
 }
 
-// Beside outputs of any size.
+// Most samples in a slab, whatever the size of the outputs.
 std::size_t most_rows(const SlabPlan::Wanted& wanted) {
     return wanted.metadata_bytes == 0 ? kMaxSamplesPerSlab : kMostTextBytes / wanted.max_text_bytes();
 }

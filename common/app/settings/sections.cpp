@@ -14,20 +14,6 @@
 #include "common/app/settings/setting_group.hpp"
 
 namespace offramp {
-namespace {
-
-// The parts of `text` between commas.
-std::vector<std::string> names_in(const std::string& text) {
-    std::vector<std::string> names;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        names.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
-    return names;
-}
-
-}  // namespace
 
 void describe_run(SettingGroup& group) {
     SettingGroup rare = group.advanced(), of_the_launcher = group.of_the_launcher();
@@ -162,7 +148,7 @@ void describe_input(SettingGroup& group) {
 }
 
 std::vector<std::string> ModelSettings::output_tensors() const {
-    return output_tensor.empty() ? std::vector<std::string>{} : names_in(output_tensor);
+    return output_tensor.empty() ? std::vector<std::string>{} : split_at_commas(output_tensor);
 }
 
 void describe_model(SettingGroup& group) {
@@ -265,7 +251,7 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 
 }  // namespace
 
-std::vector<std::string> ResultSettings::processors() const { return names_in(processor); }
+std::vector<std::string> ResultSettings::processors() const { return split_at_commas(processor); }
 
 bool ResultSettings::has_processor(std::string_view name) const {
     return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });

@@ -93,17 +93,12 @@ Problem check_plugin_name(const std::string& text) {
 
 // Several names, separated by commas.
 Problem check_plugin_names(const std::string& text) {
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        const std::string name = text.substr(begin, end - begin);
-        try {
+    for (const std::string& name : split_at_commas(text)) try {
             if (!ProcessorSpec::of(name))
                 if (auto problem = check_plugin_name(name)) return problem;
         } catch (const ConfigError& problem) {
             return "is not a processor: " + std::string(problem.what());
         }
-        begin = end + 1;
-    }
     return std::nullopt;
 }
 
@@ -164,16 +159,24 @@ Problem check_column_name(const std::string& text) {
 
 // Several names, separated by commas; or none.
 Problem check_names(const std::string& text) {
+    if (text.empty()) return std::nullopt;
     std::set<std::string> names;
-    for (std::size_t begin = 0; begin <= text.size() && !text.empty();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        const std::string name = text.substr(begin, end - begin);
+    for (const std::string& name : split_at_commas(text)) {
         if (name.empty()) return "has an empty name";
         if (!is_utf8(name)) return "is not UTF-8";
         if (!names.insert(name).second) return "names '" + name + "' twice";
-        begin = end + 1;
     }
     return std::nullopt;
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+    std::vector<std::string> names;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        names.push_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return names;
 }
 
 Problem check_not_empty(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace offramp {
 
@@ -31,6 +32,9 @@ std::optional<std::string> check_url(const std::string& text);
 std::optional<std::string> check_user(const std::string& text);
 std::optional<std::string> check_table(const std::string& text);
 std::optional<std::string> check_not_empty(const std::string& text);
+
+// The parts of `text` between commas; one empty part if it is empty.
+std::vector<std::string> split_at_commas(const std::string& text);
 
 // The known word that is nearest to a mistyped word (fewest edits); nothing if no word is near enough.
 std::optional<std::string> nearest_word(std::string_view typed, std::span<const std::string> known);

@@ -211,7 +211,7 @@ class FileModel final : public Model {
         return spec;
     }
 
-    // Those that the run delivers.
+    // The outputs that the run delivers.
     std::vector<FileNetwork::Output> outputs_of(const at::Tensor& given) {
         std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
         if (made.size() != network_outputs_)
@@ -402,7 +402,7 @@ class FileModel final : public Model {
         return chosen;
     }
 
-    // Of an output that the run chooses by name: whether each text has a row for each of its tokens.
+    // Whether the run chooses this output by name, and each text has a row for each of its tokens in it.
     bool is_of_tokens(const TensorSpec& output) const {
         return !execution_.options().output_tensors.empty() && metadata().takes_tokens() && output.dims >= 3 &&
                output.shape[1] == metadata().token_length();
