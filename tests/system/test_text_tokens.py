@@ -198,7 +198,7 @@ class TextTokens(TextRuns, unittest.TestCase):
             ((*HIDDEN, "--processor", "image"), ("cannot read any output", "its samples differ in shape")),
             ((*HIDDEN, "--processor", "embeddings-sqlite"), ("cannot read any output", "hidden float32 [8, ?, 5]")),
             ((*HIDDEN, "--transform", "class-map"), ("--transform class-map does not fit",)),
-            ((*HIDDEN, "--batches-per-slab", "2"), ("differ in shape", "--batches-per-slab does not go with them")),
+            ((*HIDDEN, "--batches-per-slab", "2"), ("differ in shape", "which --batches-per-slab does not support")),
         ):
             with self.subTest(flags=flags):
                 world = self.world("jsonl-text", self.jsonl, *flags)
