@@ -151,15 +151,17 @@ TEST_F(InAProcess, AForkedChildInheritsNothingOfAnyHandle) {
 
 // A process that has forked is killed: the child, which sleeps on, keeps no process out.
 TEST_F(InAProcess, ADeadProcessesChildLeavesTheDirectoryFree) {
-    const Pipe opened, over;
+    const Pipe opened;
+    Pipe over;
     const pid_t parent = ::fork();
     if (parent == 0) {
+        over.close_write_end();  // a failed test ends the child, too
         Egress egress(small_run());
         if (::fork() == 0) {
+            opened.notify();  // from the child: its copies are closed once its fork() has returned
             over.wait();
             ::_exit(0);
         }
-        opened.notify();
         for (;;) ::pause();
     }
     opened.wait();
