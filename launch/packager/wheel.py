@@ -122,10 +122,7 @@ def repaired(packed, libraries, into):
     }
     command = [
         sys.executable,
-        "-m",
-        "auditwheel",
-        "repair",
-        "--plat",
+        *"-m auditwheel repair --plat".split(),
         PLATFORM,
         "--only-plat",
         "--wheel-dir",

@@ -33,20 +33,8 @@ from tests.support.real_run import RealRun, kill, left_behind, shared_memory  # 
 from tests.support.run_memory import whole_memory  # noqa: E402
 
 SMALL = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "8",
-    "--samples-per-slab",
-    "2",
-    "--slabs",
-    "16",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 8 --samples-per-slab 2 --slabs 16".split(),
+    *"--processor checksum".split(),
 )
 WITNESSES = 2  # consumers that are never killed: a killed one loses its records
 START_AGAIN_SECONDS = 0.1

@@ -69,11 +69,7 @@ class Deaths:
         self.pool_bytes = pool_bytes
         slab_bytes = pool_bytes // SLABS
         self.flags = (
-            "--device",
-            "cpu",
-            "--model",
-            "copy",
-            "--copy-bytes",
+            *"--device cpu --model copy --copy-bytes".split(),
             str(slab_bytes),
             "--batch",
             str(SAMPLES_A_SLAB),
@@ -83,16 +79,8 @@ class Deaths:
             str(SAMPLES_A_SLAB),
             "--slabs",
             str(SLABS),
-            "--max-failures",
-            "1000",
-            "--visibility-timeout",
-            "600",
-            "--window",
-            "1",
-            "--status-seconds",
-            "0.05",
-            "--log-level",
-            "warning",
+            *"--max-failures 1000 --visibility-timeout 600 --window 1 --status-seconds 0.05".split(),
+            *"--log-level warning".split(),
         )
 
     def measure(self, count, how):

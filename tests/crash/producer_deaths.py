@@ -36,22 +36,8 @@ from tests.support.real_run import BIN, RealRun, left_behind, shared_memory  # n
 from tests.support.run_memory import changed_pages, endpoint, whole_memory  # noqa: E402
 
 SMALL = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "8",
-    "--batches",
-    "1500",
-    "--slabs",
-    "6",
-    "--processor",
-    "checksum",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 8 --batches 1500 --slabs 6".split(),
+    *"--processor checksum --status-seconds 0.05".split(),
 )
 PATIENCE_SECONDS = 120  # for one death and its recovery
 LOOK_SECONDS = 0.0002  # between two reads of the ledger

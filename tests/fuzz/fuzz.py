@@ -156,10 +156,7 @@ def build(twins):
         flush=True,
     )
     configure = [
-        "cmake",
-        "--preset",
-        "release",
-        "-B",
+        *"cmake --preset release -B".split(),
         folder,
         "-DOFFRAMP_CUDA=OFF",
         "-DOFFRAMP_MODELS=OFF",

@@ -56,24 +56,11 @@ class FloodedRun:
 def phases_of(options):
     """(samples per second of each phase, flood's messages per second); every other phase is flooded."""
     with RealRun(
-        "--device",
-        "cpu",
-        "--model",
-        "copy",
-        "--copy-bytes",
+        *"--device cpu --model copy --copy-bytes".split(),
         options.slab,
-        "--batch",
-        "4",
-        "--batches",
-        "100000000",
-        "--slabs",
+        *"--batch 4 --batches 100000000 --slabs".split(),
         str(SLABS),
-        "--processor",
-        "write",
-        "--write-path",
-        "/dev/null",
-        "--status-seconds",
-        "0.02",
+        *"--processor write --write-path /dev/null --status-seconds 0.02".split(),
     ) as run:
         run.deadline = time.monotonic() + 3600
         run.start_producer()

@@ -11,22 +11,8 @@ from tests.hostile.zmtp import Connection
 from tests.support.real_run import RealRun, left_behind, shared_memory, undisturbed
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "256KiB",
-    "--batch",
-    "4",
-    "--batches",
-    "200",
-    "--slabs",
-    "6",
-    "--processor",
-    "checksum",
-    "--log-level",
-    "info",
+    *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches 200 --slabs 6".split(),
+    *"--processor checksum --log-level info".split(),
 )
 SAMPLES = 800
 # Each of these counters must rise.

@@ -20,22 +20,8 @@ from tests.support.real_run import BIN, RealRun, kill, left_behind, shared_memor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "256KiB",
-    "--batch",
-    "4",
-    "--batches",
-    "60",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum",
-    "--log-level",
-    "info",
+    *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches 60 --slabs 4".split(),
+    *"--processor checksum --log-level info".split(),
 )
 LONG = tuple("1000000" if word == "60" else word for word in COPY)
 REFUSALS = {"EACCES", "EPERM"}

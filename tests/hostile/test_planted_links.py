@@ -11,20 +11,8 @@ from tests.support.other_user import NOBODY, as_user, can_become_others
 from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, undisturbed
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-outputs",
-    "8",
-    "--batch",
-    "4",
-    "--batches",
-    "6",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum,npy",
+    *"--device cpu --model copy --copy-outputs 8 --batch 4 --batches 6 --slabs 4".split(),
+    *"--processor checksum,npy".split(),
 )
 LOCK = ".offramp-lock"
 MADE_ANEW = ".offramp-checkpoint.new"

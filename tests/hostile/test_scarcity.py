@@ -14,22 +14,8 @@ from tests.support.launched_resume import World
 from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "256KiB",
-    "--batch",
-    "4",
-    "--batches",
-    "40",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum",
-    "--log-level",
-    "info",
+    *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches 40 --slabs 4".split(),
+    *"--processor checksum --log-level info".split(),
 )
 CLONE_NEWNS = 0x20000
 SHM_MIB = 64

@@ -270,12 +270,7 @@ class Installed:
             "consume",
             "--run-dir",
             run_dir,
-            "--processor",
-            "./refusing.py:save",
-            "--output",
-            "nothing",
-            "--consumers",
-            "1",
+            *"--processor ./refusing.py:save --output nothing --consumers 1".split(),
             code=84,
         )
         self.end(loop, code=1)  # offramp.ConsumersFailed
@@ -297,12 +292,7 @@ class Installed:
             "run",
             "--producer",
             f"{self.python} started.py",
-            "--processor",
-            "./post.py:save",
-            "--consumers",
-            "2",
-            "--output",
-            "by-command",
+            *"--processor ./post.py:save --consumers 2 --output by-command".split(),
         )
         for folder in ("by-egress", "by-command"):
             self.case.assertEqual(
@@ -360,12 +350,7 @@ class Installed:
                 "consume",
                 "--run-dir",
                 str(run_dir),
-                "--processor",
-                "npy",
-                "--output",
-                "steered",
-                "--consumers",
-                "1",
+                *"--processor npy --output steered --consumers 1".split(),
             ],
             cwd=self.folder,
             env=self.environment,

@@ -123,14 +123,7 @@ class Wheel(unittest.TestCase):
             library = self.world / "newer.so"
             run(
                 compiler,
-                "-std=c++20",
-                "-shared",
-                "-fPIC",
-                "-D_GLIBCXX_ASSERTIONS",
-                "-x",
-                "c++",
-                "-",
-                "-o",
+                *"-std=c++20 -shared -fPIC -D_GLIBCXX_ASSERTIONS -x c++ - -o".split(),
                 library,
                 input="#include <vector>\nint at(std::vector<int>& v, int i) { return v[i]; }\n",
             )

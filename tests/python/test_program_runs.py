@@ -272,11 +272,7 @@ class ProgramRuns(Loops):
         return shlex.join(
             [
                 sys.executable,
-                "-m",
-                "torch.distributed.run",
-                "--standalone",
-                "--nproc-per-node",
-                "1",
+                *"-m torch.distributed.run --standalone --nproc-per-node 1".split(),
                 *shlex.split(self.program(**options))[1:],
             ]
         )

@@ -25,11 +25,7 @@ class Browser:
         theirs_in, self._in = os.pipe()
         self._out, theirs_out = os.pipe()
         flags = [
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--hide-scrollbars",
-            "--remote-debugging-pipe",
+            *"--headless=new --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe".split(),
             f"--user-data-dir={self._profile.name}",
             "about:blank",
         ]

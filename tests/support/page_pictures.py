@@ -32,26 +32,8 @@ def save(slab):
     time.sleep(float((folder / "pace").read_text() or 0))
 """
 FLAGS = [
-    "--model",
-    "cutout",
-    "--source",
-    "synthetic",
-    "--device",
-    "cpu",
-    "--batch",
-    "4",
-    "--image-size",
-    "256",
-    "--slabs",
-    "24",
-    "--consumers",
-    "4",
-    "--decode-workers",
-    "1",
-    "--visibility-timeout",
-    "8",
-    "--http",
-    "127.0.0.1:0",
+    *"--model cutout --source synthetic --device cpu --batch 4 --image-size 256 --slabs 24".split(),
+    *"--consumers 4 --decode-workers 1 --visibility-timeout 8 --http 127.0.0.1:0".split(),
 ]
 SENTENCE = "document.getElementById('sentence').textContent"
 

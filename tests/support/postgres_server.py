@@ -136,12 +136,7 @@ class PostgresServer:
     def sql(self, statement, database="postgres"):
         """The rows, as text: a list of lists."""
         rows = self._run(
-            "psql",
-            "-X",
-            "-q",
-            "-A",
-            "-t",
-            "-F",
+            *"psql -X -q -A -t -F".split(),
             "\x1f",
             "-v",
             "ON_ERROR_STOP=1",
@@ -162,13 +157,7 @@ class PostgresServer:
         other = subprocess.Popen(
             [
                 programs() / "psql",
-                "-X",
-                "-q",
-                "-A",
-                "-t",
-                "-v",
-                "ON_ERROR_STOP=1",
-                "-h",
+                *"-X -q -A -t -v ON_ERROR_STOP=1 -h".split(),
                 self.folder,
                 "-U",
                 self.user,

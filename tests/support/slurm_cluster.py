@@ -109,13 +109,7 @@ class SlurmCluster:
         key.chmod(0o600)
         # Only the test uses this folder, but others may write to its parent /tmp.
         self._start(
-            "munged",
-            "munged",
-            "--foreground",
-            "--force",
-            "--num-threads",
-            "2",
-            "--key-file",
+            *"munged munged --foreground --force --num-threads 2 --key-file".split(),
             key,
             "--socket",
             sock,

@@ -42,14 +42,7 @@ class TextRuns:
             "--input",
             str(path),
             *(processors or self.processors),
-            "--consumers",
-            "2",
-            "--batch",
-            "8",
-            "--slabs",
-            "4",
-            "--status-seconds",
-            "0.05",
+            *"--consumers 2 --batch 8 --slabs 4 --status-seconds 0.05".split(),
             *flags,
         )
         world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable

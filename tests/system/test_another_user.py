@@ -18,20 +18,8 @@ from tests.support.other_user import NOBODY, STRANGER, can_become_others
 from tests.support.real_run import BIN, left_behind, undisturbed
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "64KiB",
-    "--batch",
-    "4",
-    "--batches",
-    "6",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 6 --slabs 4".split(),
+    *"--processor checksum".split(),
 )
 ON_TWO_CONSUMERS = (*COPY, "--consumers", "2")
 # Another unused uid, because limits count all processes of a user.
@@ -181,14 +169,7 @@ class AnotherUser(unittest.TestCase):
             "cutout",
             "--weights",
             str(BIN.parent / "share/cutout.safetensors"),
-            "--source",
-            "synthetic",
-            "--batches",
-            "1",
-            "--batch",
-            "1",
-            "--device",
-            "cpu",
+            *"--source synthetic --batches 1 --batch 1 --device cpu".split(),
         )
         for most in range(1, 8):
             with self.subTest(most=most):

@@ -7,22 +7,7 @@ from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
-COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--batches",
-    "24",
-    "--slabs",
-    "4",
-    "--log-level",
-    "info",
-)
+COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 24 --slabs 4 --log-level info".split())
 
 
 class Crashes(unittest.TestCase):
@@ -73,22 +58,8 @@ class Crashes(unittest.TestCase):
 
     def test_a_death_beside_releases_that_were_held_back_loses_nothing(self):
         small = (
-            "--device",
-            "cpu",
-            "--model",
-            "copy",
-            "--copy-bytes",
-            "4KiB",
-            "--batch",
-            "1",
-            "--batches",
-            "600",
-            "--slabs",
-            "64",
-            "--window",
-            "32",
-            "--log-level",
-            "info",
+            *"--device cpu --model copy --copy-bytes 4KiB --batch 1 --batches 600 --slabs 64 --window 32".split(),
+            *"--log-level info".split(),
         )
         files = []
         for times in ("0", "1"):

@@ -18,26 +18,8 @@ from tests.support.real_run import left_behind
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 FLAGS = (
-    "--device",
-    "cpu",
-    "--model",
-    "cutout",
-    "--image-size",
-    "64",
-    "--batch",
-    "1",
-    "--batches-per-slab",
-    "1",
-    "--slabs",
-    "4",
-    "--consumers",
-    "2",
-    "--max-errors",
-    "100%",
-    "--processor",
-    "mask-png,records",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model cutout --image-size 64 --batch 1 --batches-per-slab 1 --slabs 4".split(),
+    *"--consumers 2 --max-errors 100% --processor mask-png,records --status-seconds 0.05".split(),
 )
 PICTURES = 12
 KILLED = 128 + signal.SIGKILL

@@ -15,22 +15,7 @@ from tests.support.launched_run import LaunchedRun, programs_with_faulty_consume
 from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
 from tests.support.small_disk import small_disk
 
-COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--batches",
-    "24",
-    "--slabs",
-    "4",
-    "--log-level",
-    "info",
-)
+COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 24 --slabs 4 --log-level info".split())
 # Item 10 is in batch 2, with the items 8 to 11.
 POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OFFRAMP_TEST_THEN": "checksum"}
 POISONED = range(8, 12)

@@ -60,20 +60,11 @@ class Embeddings(unittest.TestCase):
 
     def world(self):
         world = World(
-            "--device",
-            "cpu",
-            "--profile",
-            "embeddings",
-            "--model",
+            *"--device cpu --profile embeddings --model".split(),
             str(self.model),
             "--input",
             str(self.input),
-            "--consumers",
-            "2",
-            "--batch",
-            "16",
-            "--status-seconds",
-            "0.05",
+            *"--consumers 2 --batch 16 --status-seconds 0.05".split(),
         )
         world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)

@@ -11,20 +11,8 @@ from tests.support.done_items import items_of_checksums
 from tests.support.real_run import BIN, WATCHDOG_SECONDS, RealRun, kill, left_behind, shared_memory
 
 LONG = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--batches",
-    "1000000",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 1000000 --slabs 4".split(),
+    *"--processor checksum".split(),
 )
 SHORT = tuple("8" if flag == "1000000" else flag for flag in LONG)
 
@@ -251,17 +239,9 @@ class Ends(unittest.TestCase):
     def test_a_shared_memory_that_is_too_small_is_one_clear_error(self):
         total = shutil.disk_usage("/dev/shm").total
         with RealRun(
-            "--device",
-            "cpu",
-            "--model",
-            "copy",
-            "--copy-bytes",
+            *"--device cpu --model copy --copy-bytes".split(),
             str(1 << 30),
-            "--batch",
-            "4",
-            "--batches",
-            "4",
-            "--slabs",
+            *"--batch 4 --batches 4 --slabs".split(),
             str(total // (1 << 30) + 2),
             "--processor",
             "none",

@@ -14,33 +14,15 @@ from tests.support.launched_resume import World
 from tests.support.waiting import wait_for
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.05",
-    "--processor",
-    "checksum",
-    "--copy-outputs",
-    "48",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --status-seconds 0.05 --processor checksum".split(),
+    *"--copy-outputs 48".split(),
 )
 # About 150 batches each, more than a stopped shard has in flight.
 MANY = (*COPY, "--batch", "2", "--batches", "300", "--limit", "600")
 FEW = (*COPY, "--batch", "8", "--batches", "4", "--limit", "32")
 # A separate pid namespace with a pod's shared memory; the command is its first process.
 IN_A_CONTAINER = (
-    "unshare",
-    "--pid",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
-    "sh",
-    "-c",
+    *"unshare --pid --fork --kill-child --mount-proc sh -c".split(),
     'mount -t tmpfs tmpfs /dev/shm && exec "$0" "$@"',
 )
 

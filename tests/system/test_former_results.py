@@ -117,18 +117,8 @@ class Vectors(InWorlds):
 class Interrupted(InWorlds):
     def test_a_checkpoint_outlives_a_run_of_wrong_weights(self):
         world = self.world(
-            "--model",
-            "cutout",
-            "--image-size",
-            "64",
-            "--batch",
-            "1",
-            "--batches-per-slab",
-            "1",
-            "--slabs",
-            "2",
-            "--processor",
-            "mask-png,mask-rle",
+            *"--model cutout --image-size 64 --batch 1 --batches-per-slab 1 --slabs 2".split(),
+            *"--processor mask-png,mask-rle".split(),
         )
         pictures = world.folder / "pictures"
         pictures.mkdir()

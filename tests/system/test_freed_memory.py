@@ -58,14 +58,7 @@ class FreedMemory(unittest.TestCase):
             str(SIDE),
             "--batch",
             str(BATCH),
-            "--slabs",
-            "2",
-            "--decode-workers",
-            "1",
-            "--processor",
-            "cut-out",
-            "--consumers",
-            "1",
+            *"--slabs 2 --decode-workers 1 --processor cut-out --consumers 1".split(),
         ) as run:
             programs = [run.start_producer(), run.start_consumer()]
             heaps = [0, 0]

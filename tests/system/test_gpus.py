@@ -33,16 +33,7 @@ ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-ou
 # Batches so large that few are computed ahead of their slabs.
 LARGE = (
     *COPY,
-    "--batch",
-    "2",
-    "--batches",
-    "200",
-    "--limit",
-    "397",
-    "--processor",
-    "checksum",
-    "--copy-outputs",
-    "64x64x64",
+    *"--batch 2 --batches 200 --limit 397 --processor checksum --copy-outputs 64x64x64".split(),
 )
 
 
@@ -250,12 +241,7 @@ class Gpus(GpusTest):
         # dead letters before it ends.
         world = self.world(
             *MANY,
-            "--processor",
-            "crash-on-item",
-            "--copy-outputs",
-            "64x64x64",
-            "--batches-per-slab",
-            "1",
+            *"--processor crash-on-item --copy-outputs 64x64x64 --batches-per-slab 1".split(),
             workers=1,
             shards=3,
         )

@@ -14,22 +14,7 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import BIN, SANITIZER
 from tests.support.waiting import wait_for
 
-COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "64KiB",
-    "--batch",
-    "4",
-    "--batches",
-    "12",
-    "--slabs",
-    "4",
-    "--consumers",
-    "2",
-)
+COPY = tuple("--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 12 --slabs 4 --consumers 2".split())
 SAMPLES = 48
 OBJECT = BIN / "tests" / "own_processor.so"
 # The results of own_processor.c, in Python and as a program.

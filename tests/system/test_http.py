@@ -19,22 +19,7 @@ from tests.support.launched_resume import World
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
 
 SECRET = "Bearer a-word-that-nobody-sees"
-COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-outputs",
-    "3x5,7",
-    "--batch",
-    "4",
-    "--batches",
-    "12",
-    "--slabs",
-    "4",
-    "--log-level",
-    "info",
-)
+COPY = tuple("--device cpu --model copy --copy-outputs 3x5,7 --batch 4 --batches 12 --slabs 4 --log-level info".split())
 HTTP = (*COPY, "--processor", "http")
 
 
@@ -150,12 +135,7 @@ class Http(unittest.TestCase):
                     *HTTP,
                     "--http-url",
                     receiver.url,
-                    "--samples-per-slab",
-                    "1",
-                    "--http-timeout-seconds",
-                    "1",
-                    "--http-patience-seconds",
-                    "1",
+                    *"--samples-per-slab 1 --http-timeout-seconds 1 --http-patience-seconds 1".split(),
                 ) as run,
             ):
                 run.start_producer()
@@ -212,10 +192,7 @@ class Http(unittest.TestCase):
                 "http",
                 "--http-url",
                 receiver.url,
-                "--http-timeout-seconds",
-                "3600",
-                "--visibility-timeout",
-                "3600",
+                *"--http-timeout-seconds 3600 --visibility-timeout 3600".split(),
             ) as run:
                 run.start_producer()
                 victim = run.start_consumer()

@@ -13,22 +13,8 @@ from tests.support.sets_of_pictures import make_pictures
 PICTURES = 11
 BAD = ("set 1/bild-ä04.png",)  # item 5
 FLAGS = (
-    "--model",
-    "cutout",
-    "--device",
-    "cpu",
-    "--batch",
-    "2",
-    "--slabs",
-    "4",
-    "--consumers",
-    "2",
-    "--status-seconds",
-    "0.05",
-    "--max-errors",
-    "2",
-    "--processor",
-    "mask-png,cut-out,npy,mask-rle,records",
+    *"--model cutout --device cpu --batch 2 --slabs 4 --consumers 2 --status-seconds 0.05".split(),
+    *"--max-errors 2 --processor mask-png,cut-out,npy,mask-rle,records".split(),
 )
 
 

@@ -31,16 +31,9 @@ class LadderTest(unittest.TestCase):
         cls.done = subprocess.run(
             [
                 str(ROOT / "launch/offramp"),
-                "ladder",
-                "--device",
-                "cpu",
-                "--output",
+                *"ladder --device cpu --output".split(),
                 str(cls.output),
-                "--batches",
-                "4",
-                "--warmup",
-                "1",
-                "--json",
+                *"--batches 4 --warmup 1 --json".split(),
                 str(cls.folder / "figures.json"),
             ],
             env=environment,

@@ -16,20 +16,7 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import left_behind, shared_memory
 
 HERE = pathlib.Path(__file__).resolve().parent
-COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--slabs",
-    "4",
-    "--processor",
-    "checksum",
-)
+COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --slabs 4 --processor checksum".split())
 ENDLESS = (*COPY, "--batches", "10000000")
 SUMMARY_FIELDS = (
     "model",
@@ -88,15 +75,7 @@ class Launcher(unittest.TestCase):
             for flags in (
                 ("--batches", "40"),  # refused by the launcher: the results of a finished run
                 # refused by the producer: other work
-                (
-                    "--batches",
-                    "30",
-                    "--resume",
-                    "--seed",
-                    "7",
-                    "--copy-bytes",
-                    "2MiB",
-                ),
+                tuple("--batches 30 --resume --seed 7 --copy-bytes 2MiB".split()),
                 ("--batches", "30", "--resume", "--shm-name", "x"),
             ):
                 refused = run.command(*again, *flags)
@@ -255,15 +234,7 @@ class Launcher(unittest.TestCase):
                 (name, 65, "not a regular file"),
             ):
                 with LaunchedRun(
-                    "--device",
-                    "cpu",
-                    "--model",
-                    "encoder",
-                    "--source",
-                    "synthetic",
-                    "--batches",
-                    "2",
-                    "--weights",
+                    *"--device cpu --model encoder --source synthetic --batches 2 --weights".split(),
                     weights,
                 ) as run:
                     self.assertEqual(run.start().wait(), code, run.logs())
@@ -272,20 +243,8 @@ class Launcher(unittest.TestCase):
 
     def test_a_model_without_weights_needs_random_weights(self):
         flags = (
-            "--device",
-            "cpu",
-            "--model",
-            "encoder",
-            "--source",
-            "synthetic",
-            "--batches",
-            "2",
-            "--batch",
-            "2",
-            "--consumers",
-            "1",
-            "--processor",
-            "none",
+            *"--device cpu --model encoder --source synthetic --batches 2 --batch 2 --consumers 1".split(),
+            *"--processor none".split(),
         )
         with LaunchedRun(*flags) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
@@ -341,18 +300,7 @@ class Launcher(unittest.TestCase):
             LaunchedRun(
                 "--input",
                 name,
-                "--device",
-                "cpu",
-                "--image-size",
-                "64",
-                "--batch",
-                "2",
-                "--processor",
-                "records",
-                "--max-errors",
-                "100%",
-                "--consumers",
-                "2",
+                *"--device cpu --image-size 64 --batch 2 --processor records --max-errors 100% --consumers 2".split(),
             ) as run,
         ):
             for index in range(40):

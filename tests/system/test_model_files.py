@@ -182,21 +182,11 @@ class ModelFiles(unittest.TestCase):
 
         printed = export(
             cls.folder,
-            "networks.py:several",
-            "--batch",
-            "any",
-            "--image-size",
+            *"networks.py:several --batch any --image-size".split(),
             f"{HEIGHT}x{WIDTH}",
             "--device",
             DEVICE,
-            "--colour-order",
-            "bgr",
-            "--mean",
-            "0.1,0.2,0.3",
-            "--std",
-            "0.5,0.4,0.25",
-            "--output",
-            "several.pt2",
+            *"--colour-order bgr --mean 0.1,0.2,0.3 --std 0.5,0.4,0.25 --output several.pt2".split(),
         )
         assert printed.returncode == 0, printed.stdout + printed.stderr
         cls.printed = printed.stdout
@@ -299,10 +289,7 @@ class ModelFiles(unittest.TestCase):
             str(self.images),
             "--device",
             DEVICE,
-            "--batch",
-            "2",
-            "--processor",
-            "mask-png",
+            *"--batch 2 --processor mask-png".split(),
         ) as run:
             self.assertEqual(run.start("--limit", "2").wait(), 0, run.logs())
             notes.write_text(notes.read_text().replace("0.1, 0.2", "0.1, 0.25"))
@@ -345,21 +332,11 @@ class ModelFiles(unittest.TestCase):
         # The advice of the message works.
         done = export(
             self.folder,
-            "networks.py:from_a_program",
-            "--batch",
-            "2",
-            "--image-size",
+            *"networks.py:from_a_program --batch 2 --image-size".split(),
             f"{HEIGHT}x{WIDTH}",
             "--device",
             DEVICE,
-            "--colour-order",
-            "bgr",
-            "--mean",
-            "0.1,0.2,0.3",
-            "--std",
-            "0.5,0.4,0.25",
-            "--output",
-            "compiled.pt2",
+            *"--colour-order bgr --mean 0.1,0.2,0.3 --std 0.5,0.4,0.25 --output compiled.pt2".split(),
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         code, printed, files = self.run_of("compiled.pt2", "--processor", "write")
@@ -371,21 +348,11 @@ class ModelFiles(unittest.TestCase):
 
         done = export(
             self.folder,
-            "networks.py:named",
-            "--batch",
-            "1",
-            "--image-size",
+            *"networks.py:named --batch 1 --image-size".split(),
             f"{HEIGHT}x{WIDTH}",
             "--device",
             DEVICE,
-            "--colour-order",
-            "bgr",
-            "--mean",
-            "0.1,0.2,0.3",
-            "--std",
-            "0.5,0.4,0.25",
-            "--output",
-            "named.pt2",
+            *"--colour-order bgr --mean 0.1,0.2,0.3 --std 0.5,0.4,0.25 --output named.pt2".split(),
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn('outputs = "part,best.values,best.indices"', (self.folder / "named.toml").read_text())
@@ -577,15 +544,7 @@ class Export(unittest.TestCase):
             torch.save(networks.vector(), self.folder / "vector.pth")
         done = export(
             self.folder,
-            "networks.py:from_a_pickle",
-            "--device",
-            "cpu",
-            "--batch",
-            "2",
-            "--image-size",
-            "32",
-            "--output",
-            "compiled.pt2",
+            *"networks.py:from_a_pickle --device cpu --batch 2 --image-size 32 --output compiled.pt2".split(),
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -769,19 +728,8 @@ def later(): return Later()
         compiler.chmod(0o755)
         done = export(
             self.folder,
-            "networks.py:vector",
-            "--device",
-            "cpu",
-            "--argument",
-            "width=4",
-            "--weights",
-            "w.pth",
-            "--precision",
-            "bf16",
-            "--batch",
-            "2",
-            "--image-size",
-            "16",
+            *"networks.py:vector --device cpu --argument width=4 --weights w.pth --precision bf16 --batch 2".split(),
+            *"--image-size 16".split(),
             environment={**PLAIN, "CXX": str(compiler)},
         )
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -18,20 +18,8 @@ from tests.support.launched_job import JobWorld
 from tests.support.real_run import SANITIZER
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--batch",
-    "4",
-    "--batches-per-slab",
-    "1",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --batch 4 --batches-per-slab 1".split(),
+    *"--status-seconds 0.05".split(),
 )
 PICTURES = (*COPY, "--batches", "60", "--copy-outputs", "5x24x32")
 MASKS = (*PICTURES, "--processor", "mask-png")

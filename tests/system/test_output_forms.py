@@ -68,10 +68,7 @@ class OutputForms(unittest.TestCase):
             str(self.images),
             "--device",
             DEVICE,
-            "--consumers",
-            "1",
-            "--batch",
-            "2",
+            *"--consumers 1 --batch 2".split(),
             *flags,
         ) as run:
             return run.start().wait(), run.logs(), run.files()

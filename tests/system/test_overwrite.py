@@ -10,24 +10,8 @@ import unittest
 from tests.system.test_resume import InWorlds
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--copy-bytes",
-    "64KiB",
-    "--copy-outputs",
-    "8",
-    "--batch",
-    "8",
-    "--batches-per-slab",
-    "1",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --copy-bytes 64KiB --copy-outputs 8 --batch 8".split(),
+    *"--batches-per-slab 1 --status-seconds 0.05".split(),
 )
 ALL = (*COPY, "--processor", "checksum,npy,embeddings-sqlite")
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()

@@ -108,10 +108,7 @@ class AgainstPillow(unittest.TestCase):
             DEVICE,
             "--processor",
             processor,
-            "--batch",
-            "4",
-            "--consumers",
-            "1",
+            *"--batch 4 --consumers 1".split(),
             *flags,
         ) as run:
             code, printed, files = run.start().wait(), run.logs(), run.files()

@@ -13,22 +13,8 @@ from tests.support.real_run import left_behind
 from tests.support.ray_world import PYTHON, Cluster, RayWorld, are_gone, descendants_of, send, stop, store_grows_by
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "1",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.05",
-    "--batch",
-    "8",
-    "--batches",
-    "13",
-    "--limit",
-    "101",
+    *"--device cpu --model copy --consumers 1 --slabs 4 --status-seconds 0.05 --batch 8 --batches 13".split(),
+    *"--limit 101".split(),
 )
 FLAGS = (*COPY, "--processor", "npy,records,checksum", "--copy-outputs", "48")
 SHARDS = 4
@@ -132,10 +118,7 @@ class OnRay(unittest.TestCase):
             gate.open()
             for _ in range(2):  # the second call has nothing to do
                 code, printed = world.call(
-                    "run",
-                    "--on",
-                    "ray",
-                    "--job",
+                    *"run --on ray --job".split(),
                     world.job,
                     "--shards",
                     SHARDS,

@@ -10,22 +10,8 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import RealRun, kill, left_behind, shared_memory
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--batches",
-    "40",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.02",
-    "--log-level",
-    "info",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 40 --slabs 4".split(),
+    *"--status-seconds 0.02 --log-level info".split(),
 )
 SAMPLES = 160
 

@@ -18,45 +18,13 @@ from tests.support.small_disk import small_disk
 
 CYCLES = 10  # per kind
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "8",
-    "--samples-per-slab",
-    "4",
-    "--processor",
-    "checksum",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --copy-bytes 1MiB --batch 8".split(),
+    *"--samples-per-slab 4 --processor checksum --status-seconds 0.05".split(),
 )
 SHORT = (*COPY, "--batches", "40")
 ROWS = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--copy-outputs",
-    "384",
-    "--batch",
-    "8",
-    "--batches-per-slab",
-    "1",
-    "--processor",
-    "embeddings-sqlite",
-    "--status-seconds",
-    "0.05",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --copy-outputs 384 --batch 8".split(),
+    *"--batches-per-slab 1 --processor embeddings-sqlite --status-seconds 0.05".split(),
 )
 LONG = (*COPY, "--batches", "100000")
 
@@ -212,26 +180,8 @@ class Resume(InWorlds):
 
     def test_a_shard_of_unreadable_items_reports_what_a_whole_run_reports(self):
         world = self.world(
-            "--device",
-            "cpu",
-            "--model",
-            "copy",
-            "--consumers",
-            "1",
-            "--slabs",
-            "4",
-            "--copy-outputs",
-            "1x24x32",
-            "--batch",
-            "8",
-            "--batches",
-            "20",
-            "--processor",
-            "mask-png",
-            "--max-errors",
-            "5",
-            "--shard",
-            "2/2",
+            *"--device cpu --model copy --consumers 1 --slabs 4 --copy-outputs 1x24x32 --batch 8 --batches 20".split(),
+            *"--processor mask-png --max-errors 5 --shard 2/2".split(),
         )
         self.assertEqual(world.start().wait(), 64, world.logs())
         self.assertRegex(world.logs(), r"the item '80': .*; this affects 8 of 8 items")
@@ -397,24 +347,13 @@ class HostileFolders(InWorlds):
 
     BATCHES, BATCH = 400, 8
     FILES = (
-        "--device",
-        "cpu",
-        "--model",
-        "copy",
-        "--consumers",
-        "2",
-        "--copy-bytes",
-        "16KiB",
-        "--batch",
+        *"--device cpu --model copy --consumers 2 --copy-bytes 16KiB --batch".split(),
         str(BATCH),
         "--batches-per-slab",
         "1",
         "--batches",
         str(BATCHES),
-        "--processor",
-        "write",
-        "--status-seconds",
-        "0.05",
+        *"--processor write --status-seconds 0.05".split(),
     )
 
     def setUp(self):

@@ -15,21 +15,8 @@ from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN, RealRun, left_behind, shared_memory
 
 WORK = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "256KiB",
-    "--batch",
-    "4",
-    "--processor",
-    "checksum",
-    "--batches",
-    "40",
-    "--warmup-batches",
-    "5",
-    "--drain-warmup",
+    *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --processor checksum --batches 40".split(),
+    *"--warmup-batches 5 --drain-warmup".split(),
 )
 WITHOUT_CONSUMERS = ("sequential", "compute-alone")
 
@@ -95,10 +82,7 @@ class Rungs(unittest.TestCase):
                         *WORK,
                         "--strategy",
                         rung,
-                        "--run-dir",
-                        "/nowhere",
-                        "--run-id",
-                        "nobody",
+                        *"--run-dir /nowhere --run-id nobody".split(),
                     ],
                     capture_output=True,
                     text=True,
@@ -134,11 +118,7 @@ class Rungs(unittest.TestCase):
                     done = subprocess.run(
                         [
                             ROOT / "launch/offramp",
-                            "run",
-                            "--model",
-                            "copy",
-                            "--device",
-                            "cpu",
+                            *"run --model copy --device cpu".split(),
                             *flags,
                             "--print-config",
                         ],
@@ -207,20 +187,8 @@ class Rungs(unittest.TestCase):
 
     def test_limits_are_measured_where_batches_share_slabs(self):
         with RealRun(
-            "--device",
-            "cpu",
-            "--model",
-            "copy",
-            "--copy-bytes",
-            "64KiB",
-            "--batch",
-            "4",
-            "--batches",
-            "300",
-            "--measure-limits",
-            "20",
-            "--processor",
-            "checksum",
+            *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 300 --measure-limits 20".split(),
+            *"--processor checksum".split(),
         ) as run:
             run.start_producer()
             run.start_consumer()

@@ -141,18 +141,11 @@ class SentenceExport(unittest.TestCase):
         (self.folder / "lines.txt").write_text("\n".join(lines) + "\n")
         wanted = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(lines, batch_size=1)
         with World(
-            "--device",
-            "cpu",
-            "--profile",
-            "embeddings",
-            "--model",
+            *"--device cpu --profile embeddings --model".split(),
             str(self.folder / "net.pt2"),
             "--input",
             str(self.folder / "lines.txt"),
-            "--consumers",
-            "1",
-            "--batch",
-            "4",
+            *"--consumers 1 --batch 4".split(),
         ) as world:
             world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
             self.assertEqual(world.start().wait(), 0, world.logs())
@@ -196,14 +189,7 @@ class SentenceExport(unittest.TestCase):
             str(self.folder / "net.pt2"),
             "--input",
             str(self.folder / "lines.txt"),
-            "--output-tensor",
-            "tokens",
-            "--processor",
-            "npy",
-            "--consumers",
-            "1",
-            "--batch",
-            "4",
+            *"--output-tensor tokens --processor npy --consumers 1 --batch 4".split(),
         ) as world:
             world.environment["OFFRAMP_TOKENIZER_PYTHON"] = world.environment["OFFRAMP_PYTHON"] = sys.executable
             self.assertEqual(world.start().wait(), 0, world.logs())
@@ -220,17 +206,8 @@ class SentenceExport(unittest.TestCase):
             (self.folder / name).write_text("the former")
         done = export(
             self.folder,
-            "networks.py:pooled",
-            "--device",
-            "cpu",
-            "--input",
-            "ids=ids:16",
-            "--input",
-            "mask=mask:16",
-            "--tokenizer",
-            "unreadable.json",
-            "--output",
-            "net.pt2",
+            *"networks.py:pooled --device cpu --input ids=ids:16 --input mask=mask:16".split(),
+            *"--tokenizer unreadable.json --output net.pt2".split(),
         )
         self.assertEqual(done.returncode, 73, done.stdout + done.stderr)
         self.assertIn("net.pt2 cannot be made", done.stderr)

@@ -278,10 +278,7 @@ class SeveralInputs(unittest.TestCase):
             *TOKENS,
             "--device",
             DEVICE,
-            "--tokenizer",
-            "words.json",
-            "--output",
-            "tokens.pt2",
+            *"--tokenizer words.json --output tokens.pt2".split(),
         )
         self.assertEqual(printed.returncode, 0, printed.stdout + printed.stderr)
         self.assertTrue((self.folder / "tokens.tokenizer.json").exists())

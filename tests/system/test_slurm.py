@@ -14,26 +14,8 @@ from tests.support.slurm_cluster import SlurmCluster, missing_requirement
 from tests.support.waiting import wait_for
 
 FLAGS = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "1",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.05",
-    "--batch",
-    "2",
-    "--batches",
-    "600",
-    "--limit",
-    "1199",
-    "--processor",
-    "npy,checksum",
-    "--copy-outputs",
-    "48",
+    *"--device cpu --model copy --consumers 1 --slabs 4 --status-seconds 0.05 --batch 2 --batches 600".split(),
+    *"--limit 1199 --processor npy,checksum --copy-outputs 48".split(),
 )
 SHARDS = 4
 

@@ -149,10 +149,7 @@ class TextTokens(TextRuns, unittest.TestCase):
             "jsonl-text",
             self.jsonl,
             *HIDDEN,
-            "--samples-per-slab",
-            "8",
-            "--when-full",
-            "spill",
+            *"--samples-per-slab 8 --when-full spill".split(),
             processors=("--processor", "crash-on-item"),
         )
         world.environment.update(OFFRAMP_TEST_CRASH_ITEM="100", OFFRAMP_TEST_CRASH_HOW="fail", OFFRAMP_TEST_THEN="npy")

@@ -67,14 +67,7 @@ FLAGS = (
     str(TILE),
     "--overlap",
     str(OVERLAP),
-    "--batch",
-    "4",
-    "--samples-per-slab",
-    "4",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.05",
+    *"--batch 4 --samples-per-slab 4 --slabs 4 --status-seconds 0.05".split(),
 )
 
 

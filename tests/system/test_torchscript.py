@@ -382,12 +382,7 @@ class TorchScript(unittest.TestCase):
             str(self.images),
             "--device",
             DEVICE,
-            "--processor",
-            "none",
-            "--image-size",
-            "64",
-            "--resize-size",
-            "48",
+            *"--processor none --image-size 64 --resize-size 48".split(),
         ) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
             self.assertIn("--resize-size 48 does not go with a model that takes 64 x 64 pixels", run.logs())

@@ -108,12 +108,7 @@ class Torchvision:
             str(images),
             "--device",
             DEVICE,
-            "--consumers",
-            "2",
-            "--processor",
-            "mask-png",
-            "--mask-size",
-            "model",
+            *"--consumers 2 --processor mask-png --mask-size model".split(),
         ) as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
             self.assertNotIn("random", run.logs())

@@ -17,22 +17,8 @@ from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "64KiB",
-    "--batch",
-    "4",
-    "--slabs",
-    "4",
-    "--consumers",
-    "2",
-    "--batches",
-    "3000",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --slabs 4 --consumers 2 --batches 3000".split(),
+    *"--processor checksum".split(),
 )
 SLABS_AT_ONCE, LOOK_SECONDS = 2, 0.2
 # Time limit for intermediate steps on a busy machine.
@@ -149,11 +135,7 @@ class Traced(Hosted):
                     "consume",
                     "--run-dir",
                     str(run.run_dir),
-                    "--processor",
-                    "checksum",
-                    "--consumers",
-                    "2",
-                    "--output",
+                    *"--processor checksum --consumers 2 --output".split(),
                     str(run.output),
                 ],
                 stdout=log,

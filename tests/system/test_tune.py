@@ -126,14 +126,7 @@ class Tune(unittest.TestCase):
         process = self.start(
             "--config",
             str(self.folder / "settings.toml"),
-            "--consumers",
-            "1",
-            "--seconds",
-            "60",
-            "--slabs",
-            "2",
-            "--run-id",
-            "mine",
+            *"--consumers 1 --seconds 60 --slabs 2 --run-id mine".split(),
             OFFRAMP_OUTPUT=str(self.folder / "results"),
         )
         _, run_dir = self.trial_of(process)

@@ -22,20 +22,8 @@ from tests.support.launched_run import LaunchedRun
 from tests.support.waiting import put_away, wait_for
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--slabs",
-    "4",
-    "--status-seconds",
-    "0.05",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --slabs 4 --status-seconds 0.05".split(),
+    *"--processor checksum".split(),
 )
 WATCHED = ("--http", "127.0.0.1:0")
 MIB = 1 << 20

@@ -15,24 +15,8 @@ from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, le
 from tests.support.small_disk import small_disk
 
 COPY = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--copy-bytes",
-    "1MiB",
-    "--batch",
-    "4",
-    "--batches",
-    "40",
-    "--slabs",
-    "4",
-    "--batches-per-slab",
-    "1",
-    "--status-seconds",
-    "0.02",
-    "--processor",
-    "checksum",
+    *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 40 --slabs 4".split(),
+    *"--batches-per-slab 1 --status-seconds 0.02 --processor checksum".split(),
 )
 SAMPLES, IN_THE_POOL = 160, 16
 # Item 10 kills its consumer; its slab has the items 8 to 11.

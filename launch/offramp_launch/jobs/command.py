@@ -26,16 +26,7 @@ from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
-OF_A_SHARD = (
-    "--shard",
-    "--resume",
-    "--overwrite",
-    "--run-dir",
-    "--run-id",
-    "--samples-folder",
-    "--input-list",
-    "--turn",
-)
+OF_A_SHARD = tuple("--shard --resume --overwrite --run-dir --run-id --samples-folder --input-list --turn".split())
 # The same, if the environment or a settings file sets them.
 SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
 NOT_IN_A_JOB = {

@@ -18,18 +18,7 @@ from offramp_launch.jobs.shard_exit import FIRST_SIGNAL, TRY_AGAIN, final_codes
 from offramp_launch.watching import address
 
 SBATCH_FLAGS = ("--time", "--partition", "--gpus-per-shard", "--cpus", "--at-once", "--restarts")
-K8S_FLAGS = (
-    "--image",
-    "--claim",
-    "--mount",
-    "--name",
-    "--gpus-per-shard",
-    "--cpus",
-    "--memory",
-    "--shm",
-    "--at-once",
-    "--secret",
-)
+K8S_FLAGS = tuple("--image --claim --mount --name --gpus-per-shard --cpus --memory --shm --at-once --secret".split())
 NAME = (r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", "is not a Kubernetes name", "Give lowercase letters, digits and '-'")
 QUANTITY = (r"(?a)\d+(\.\d+)?([kMGTP]|[KMGTP]i)?", "is not a Kubernetes quantity", "Give one such as 16Gi")
 # flag: (what its whole value matches, what an error says of another, the remedy).

@@ -14,17 +14,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, cannot_b
 from offramp_launch.places import LAUNCHER
 
 FLAG = "--ray-python"
-FLAGS = (
-    "--address",
-    "--num-gpus",
-    "--num-cpus",
-    "--resource",
-    "--workers",
-    "--attempts",
-    "--pause",
-    "--flags",
-    "--offramp",
-)
+FLAGS = tuple("--address --num-gpus --num-cpus --resource --workers --attempts --pause --flags --offramp".split())
 ON = "--on"
 # A folder named "ray", such as a job's logs in the working folder, is not the package.
 HAS_RAY = """

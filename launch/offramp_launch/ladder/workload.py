@@ -33,16 +33,8 @@ LIMIT_BATCHES_WITHOUT = 3
 
 # Flags that only the ladder sets: they differ between rungs.
 SET_BY_LADDER = (
-    "--strategy",
-    "--trace-dir",
-    "--run-dir",
-    "--run-id",
-    "--lifeline-fd",
-    "--profile-batches",
-    "--measure-limits",
-    "--drain-warmup",
-    "--allow-unpinned",
-    "--consumer-user",
+    *"--strategy --trace-dir --run-dir --run-id --lifeline-fd --profile-batches --measure-limits".split(),
+    *"--drain-warmup --allow-unpinned --consumer-user".split(),
 )
 OF_PROCESSING = ("--processor", "--write-path")
 

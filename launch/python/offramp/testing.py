@@ -125,11 +125,7 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     command = [
         compiler,
         standard,
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-shared",
-        "-fPIC",
+        *"-O2 -Wall -Wextra -shared -fPIC".split(),
         *_include(),
         str(path),
         "-o",

@@ -18,21 +18,8 @@ from tests.support.postgres_server import PASSWORD, PostgresServer, missing_requ
 
 ITEMS = 320
 FLAGS = (
-    "--device",
-    "cpu",
-    "--model",
-    "copy",
-    "--consumers",
-    "2",
-    "--slabs",
-    "4",
-    "--copy-outputs",
-    "12",
-    "--batch",
-    "8",
-    "--batches-per-slab",
-    "1",
-    "--batches",
+    *"--device cpu --model copy --consumers 2 --slabs 4 --copy-outputs 12 --batch 8".split(),
+    *"--batches-per-slab 1 --batches".split(),
     str(ITEMS // 8),
     "--status-seconds",
     "0.05",

@@ -964,12 +964,8 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual(
             taken[:2], demo.shipped_model_flags(["--input=/photos", "--transform", "class-map"], pictures, {})
         )
-        for flag in (
-            "--model=deeplabv3-resnet50",
-            "--weights=w",
-            "--profile=article",
-            "--config=c",
-            "--random-weights",
+        for flag in tuple(
+            "--model=deeplabv3-resnet50 --weights=w --profile=article --config=c --random-weights".split()
         ):
             self.assertEqual([], demo.shipped_model_flags(["--input", "/photos", flag], pictures, {}), flag)
         self.assertEqual(

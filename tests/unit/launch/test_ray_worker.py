@@ -285,14 +285,7 @@ class RayWorker(unittest.TestCase):
     def test_a_run_on_ray_passes_resources_and_no_password(self):
         output = self.on_ray(
             "LAUNCHER = pathlib.Path.cwd() / 'launcher'; on_ray.run(sys.argv[1:])",
-            "--on=ray",
-            "--job=J",
-            "--resource",
-            "a=1",
-            "--resource",
-            "b=1",
-            "--sink",
-            "postgresql://u:PW@h/t",
+            *"--on=ray --job=J --resource a=1 --resource b=1 --sink postgresql://u:PW@h/t".split(),
         )
         init, ray, merge = output.splitlines()
         self.assertEqual(

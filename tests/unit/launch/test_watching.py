@@ -742,16 +742,7 @@ class WatchedRunTest(unittest.TestCase):
             '--lifeline-fd "${OFFRAMP_LIFELINE_FD%%:*}"'
         )
         launcher = self.stage.launch(
-            "run",
-            "--consumers",
-            "1",
-            "--http",
-            "127.0.0.1:0",
-            "--processor",
-            "checksum",
-            "--producer-restarts",
-            "2",
-            "--producer",
+            *"run --consumers 1 --http 127.0.0.1:0 --processor checksum --producer-restarts 2 --producer".split(),
             shlex.join(["sh", "-c", program]),
         )
 
