@@ -67,7 +67,6 @@ class ConsumerDeaths:
         self.windows, self.wrong, self.redelivered, self.looked_at, self.hand_over = [], [], 0, 0, {False: [], True: []}
 
     def run(self):
-        before = shared_memory()
         with RealRun(*self._flags) as run:
             run.deadline = time.monotonic() + PATIENCE_SECONDS + self._settle + 2 * self._wanted * self._seconds
             run.start_producer()
@@ -80,7 +79,7 @@ class ConsumerDeaths:
                 self.windows.append(self._window(run, memory, with_deaths=index % 2 == 1))
             memory.close()
             self._end(run, witnesses)
-        if left := left_behind(lambda: shared_memory() - before):
+        if left := left_behind(shared_memory):
             self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 

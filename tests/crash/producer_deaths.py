@@ -65,7 +65,6 @@ class Deaths:
         self.recorded, self.wrong, self.runs = [], [], 0
 
     def run(self):
-        before = shared_memory()
         began = time.monotonic()
         undisturbed = self._one_run(disturb=False)
         print(f"an undisturbed run took {time.monotonic() - began:.1f} s", flush=True)
@@ -78,7 +77,7 @@ class Deaths:
                 self.wrong.append("a run ended before its producer could be killed: pass more --batches")
         if not self.recorded and not self.wrong:
             self.wrong.append("the time was up before the first death")
-        if left := left_behind(lambda: shared_memory() - before):
+        if left := left_behind(shared_memory):
             self.wrong.append(f"left in /dev/shm: {sorted(left)}")
         return self
 

@@ -10,7 +10,7 @@ import time
 import unittest
 
 from tests.boundary.check_built import check_library_needs, check_symbols
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -55,7 +55,7 @@ def too_long(folder):
     return [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES]
 
 
-class Package(unittest.TestCase):
+class Package(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         cls.world = tempfile.TemporaryDirectory(prefix="offramp-package-")
@@ -69,12 +69,6 @@ class Package(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.world.cleanup()
-
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start(self, program, run_dir):
         if program.endswith(".py"):

@@ -8,7 +8,7 @@ import unittest
 
 from tests.hostile import wire
 from tests.hostile.zmtp import Connection
-from tests.support.real_run import RealRun, left_behind, shared_memory, undisturbed
+from tests.support.real_run import LeavesNothing, RealRun, undisturbed
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches 200 --slabs 6".split(),
@@ -42,16 +42,12 @@ REFUSED = (
 )
 
 
-class Hostile(unittest.TestCase):
+class Hostile(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed(*COPY)
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def start_hostile(self, run, name, *flags):
         run.until(

@@ -16,7 +16,7 @@ import unittest
 from tests.hostile import wire
 from tests.support.launched_run import LaunchedRun
 from tests.support.other_user import NOBODY, PYTHON, STRANGER, as_user, attempts, can_become_others
-from tests.support.real_run import BIN, RealRun, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, LeavesNothing, RealRun, kill, undisturbed
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = (
@@ -48,14 +48,8 @@ def can_reach(path, uid):
 
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
-class NotAllowed(unittest.TestCase):
+class NotAllowed(LeavesNothing):
     maxDiff = None
-
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_all_refused(self, uid, words, groups=()):
         answers = attempts(uid, words, groups)
@@ -175,16 +169,13 @@ print(kind == wire.REFUSED, struct.unpack_from("<I", body)[0], body[8:].split(by
 
 
 @unittest.skipUnless(can_become_others(), "only root can act as another user")
-class ConsumerUser(unittest.TestCase):
+class ConsumerUser(LeavesNothing):
     maxDiff = None
 
     def setUp(self):
+        super().setUp()
         if not can_reach(BIN / "offramp-consumer", NOBODY):
             self.skipTest(f"user {NOBODY} may not enter {BIN}")
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_a_launched_run_whose_consumers_are_another_user(self):
         with LaunchedRun(*LONG, "--consumers", "2", "--consumer-user", "nobody", "--status-seconds", "0.05") as run:

@@ -8,7 +8,7 @@ import unittest
 
 from tests.support.launched_run import LaunchedRun
 from tests.support.other_user import NOBODY, as_user, can_become_others
-from tests.support.real_run import BIN, RealRun, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, LeavesNothing, RealRun, undisturbed
 
 COPY = (
     *"--device cpu --model copy --copy-outputs 8 --batch 4 --batches 6 --slabs 4".split(),
@@ -18,15 +18,7 @@ LOCK = ".offramp-lock"
 MADE_ANEW = ".offramp-checkpoint.new"
 
 
-class Planted(unittest.TestCase):
-    def setUp(self):
-        before = shared_memory()
-        self.addCleanup(
-            lambda: self.assertEqual(
-                left_behind(lambda: shared_memory() - before), set(), "something was left in /dev/shm"
-            )
-        )
-
+class Planted(LeavesNothing):
     def lay_out(self, run):
         """Link targets: an existing and a missing file."""
         self.precious, self.absent = run.folder / "precious", run.folder / "absent"

@@ -11,7 +11,17 @@ import subprocess
 import unittest
 
 from tests.support.launched_resume import World
-from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import (
+    BIN,
+    SANITIZER,
+    LeavesNothing,
+    RealRun,
+    is_stopped,
+    kill,
+    left_behind,
+    shared_memory,
+    undisturbed,
+)
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches 40 --slabs 4".split(),
@@ -21,16 +31,12 @@ CLONE_NEWNS = 0x20000
 SHM_MIB = 64
 
 
-class Descriptors(unittest.TestCase):
+class Descriptors(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed(*COPY)
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     @unittest.skipIf(SANITIZER, "a sanitizer needs descriptors itself to judge an address")
     def test_a_producer_with_few_of_them_reports_it_or_works(self):

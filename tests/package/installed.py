@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import require_nothing_left
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -151,12 +151,7 @@ class Installed:
             "OFFRAMP_TEST_RUNS": str(self.folder / "r"),
             **dict(environment),
         }
-        before = shared_memory()
-        case.addCleanup(
-            lambda: case.assertEqual(
-                set(), left_behind(lambda: shared_memory() - before), "something was left in /dev/shm"
-            )
-        )
+        case.addCleanup(require_nothing_left, case)
 
     def written(self, name, text):
         path = self.folder / name

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 
 WATCHDOG_SECONDS = 120
 # The programs' bookkeeping files in an output folder. The launch script, if any, holds the lock.
@@ -29,6 +30,18 @@ def left_behind(names):
     while (left := names()) and time.monotonic() < end:
         time.sleep(0.01)
     return left
+
+
+def require_nothing_left(case, names=shared_memory):
+    case.assertEqual(left_behind(names), set(), "something was left in /dev/shm")
+
+
+class LeavesNothing(unittest.TestCase):
+    """Requires of each test that its runs leave nothing in /dev/shm."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(require_nothing_left, self)
 
 
 def producer_for(flags):

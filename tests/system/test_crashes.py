@@ -5,21 +5,17 @@ import unittest
 
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import LeavesNothing, RealRun, kill, undisturbed
 
 COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 24 --slabs 4 --log-level info".split())
 
 
-class Crashes(unittest.TestCase):
+class Crashes(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed(*COPY, "--processor", "checksum")
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_the_undisturbed_run_has_every_sample_once(self):
         lines = self.wanted["checksums.tsv"].decode().splitlines()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_resume import World
-from tests.support.real_run import left_behind
+from tests.support.real_run import require_nothing_left
 
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 FLAGS = (
@@ -28,9 +28,7 @@ KILLED = 128 + signal.SIGKILL
 class DamagedInput(unittest.TestCase):
     def world(self, *flags):
         world = World(*FLAGS, *flags)
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         self.addCleanup(world.__exit__)
         return world
 

@@ -12,7 +12,7 @@ import unittest
 from tests.support.done_items import items_of_checksums
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun, programs_with_faulty_consumer
-from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, LeavesNothing, RealRun, is_stopped, kill, undisturbed
 from tests.support.small_disk import small_disk
 
 COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 24 --slabs 4 --log-level info".split())
@@ -31,7 +31,7 @@ def undisturbed_checksums():
     return checksums(undisturbed(*COPY, "--processor", "checksum")["checksums.tsv"].decode())
 
 
-class DeadLetter(unittest.TestCase):
+class DeadLetter(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
@@ -39,10 +39,6 @@ class DeadLetter(unittest.TestCase):
         cls.wanted = undisturbed_checksums()
         cls.neighbours = {item: line for item, line in cls.wanted.items() if item not in POISONED}
         cls.all_but_poison = {item: line for item, line in cls.wanted.items() if item != 10}
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def poisoned_run(self, run, consumers=5):
         run.start_producer()
@@ -270,14 +266,10 @@ class DeadLetter(unittest.TestCase):
             self.assertIn(str(file), refused.stderr)
 
 
-class Leases(unittest.TestCase):
+class Leases(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed_checksums()
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_everything_done(self, run):
         run.finish_outputs()

@@ -10,7 +10,7 @@ from PIL import Image
 
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 IMAGES = ROOT / "launch" / "demo" / "images"
 TRUE_MASKS = ROOT / "launch" / "demo" / "masks"
@@ -25,13 +25,7 @@ def pixels(path):
         return image.mode, numpy.array(image)
 
 
-class Demo(unittest.TestCase):
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
+class Demo(LeavesNothing):
     def run_to_its_end(self, run, *flags):
         # The Python of the setup, whose packages draw the contact sheet.
         build = run.folder / "build"

@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from tests.support.done_items import items_of_checksums
-from tests.support.real_run import BIN, WATCHDOG_SECONDS, RealRun, kill, left_behind, shared_memory
+from tests.support.real_run import BIN, WATCHDOG_SECONDS, LeavesNothing, RealRun, kill, left_behind, shared_memory
 
 LONG = (
     *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 1000000 --slabs 4".split(),
@@ -17,13 +17,7 @@ LONG = (
 SHORT = tuple("8" if flag == "1000000" else flag for flag in LONG)
 
 
-class Ends(unittest.TestCase):
-    def setUp(self):
-        self.before = shared_memory()
-
-    def assert_nothing_left(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
+class Ends(LeavesNothing):
     def start(self, run, consumers=2, *flags):
         run.start_producer(*flags)
         for _ in range(consumers):
@@ -42,7 +36,6 @@ class Ends(unittest.TestCase):
             summary = run.summary()
             self.assertEqual(summary["samples"]["in_flight"], 0)
             self.assertEqual(summary["samples"]["published"], summary["samples"]["released"])
-        self.assert_nothing_left()
 
     def test_two_signals_abandon_even_while_everything_waits_for_a_slab(self):
         with RealRun(*LONG) as run:
@@ -57,7 +50,6 @@ class Ends(unittest.TestCase):
             self.assertTrue(summary["conserved"])
             self.assertEqual(summary["samples"]["in_flight"], 16)
             self.assertGreater(summary["samples"]["dropped"], 0)
-        self.assert_nothing_left()
 
     def test_a_socket_that_is_taken_away_ends_the_run_with_an_error(self):
         with RealRun(*LONG) as run:
@@ -68,7 +60,6 @@ class Ends(unittest.TestCase):
             self.assertGreater(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.summary()["state"], "failed")
             self.assertIn(socket.name, run.summary()["failure"])
-        self.assert_nothing_left()
 
     def test_a_drained_consumer_gives_back_what_it_has_not_begun(self):
         with RealRun(*LONG) as run:
@@ -79,7 +70,6 @@ class Ends(unittest.TestCase):
             self.assertEqual(run.wait(run.producer), 130)
             self.assertEqual(run.summary()["dead_letters"], [])
             self.assertEqual(run.summary()["samples"]["in_flight"], 0)
-        self.assert_nothing_left()
 
     def test_consumers_end_with_their_producer_where_no_other_is_waited_for(self):
         with RealRun(*LONG, "--producer-wait-seconds", "0") as run:
@@ -87,12 +77,11 @@ class Ends(unittest.TestCase):
             kill(run.producer)
             self.assertEqual(run.wait(run.producer), -signal.SIGKILL)
             self.assertEqual([run.wait(c) for c in run.consumers], [86, 86], run.logs())
-        self.assert_nothing_left()
 
     def test_when_all_are_killed_the_next_start_sweeps_exactly_that(self):
         with RealRun(*LONG) as other:
             self.start(other)
-            others = shared_memory() - self.before
+            others = shared_memory()
             with RealRun(*LONG) as run:
                 self.start(run)
                 with run.kept_from_sweeps():  # other runs on this machine sweep; wait until the leftovers were seen
@@ -100,14 +89,14 @@ class Ends(unittest.TestCase):
                         kill(child)
                     for child in [*run.consumers, run.producer]:
                         run.wait(child)
-                    self.assertTrue(shared_memory() - self.before - others, "the killed run left something to sweep")
+                    self.assertTrue(shared_memory() - others, "the killed run left something to sweep")
             with RealRun(*SHORT) as later:
                 later.start_producer()
                 later.start_consumer()
                 self.assertEqual(later.wait(later.producer), 0, later.logs())
                 later.wait_for_consumers()
             self.assertEqual(
-                left_behind(lambda: (shared_memory() - self.before) ^ others),
+                left_behind(lambda: (shared_memory()) ^ others),
                 set(),
                 "only the live run's objects remain",
             )
@@ -115,7 +104,6 @@ class Ends(unittest.TestCase):
             self.assertEqual(other.wait(other.producer), 130)
             for consumer in other.consumers:
                 other.wait(consumer)
-        self.assert_nothing_left()
 
     def test_the_launchers_death_drains_the_run(self):
         read, write = os.pipe()
@@ -129,7 +117,6 @@ class Ends(unittest.TestCase):
             for consumer in run.consumers:
                 self.assertIsNotNone(run.wait(consumer))
             self.assertTrue(run.summary()["conserved"])
-        self.assert_nothing_left()
 
     def test_a_consumer_by_hand_that_would_make_other_results_is_refused(self):
         """Otherwise it would complete slabs whose results are in no file of the run."""
@@ -189,7 +176,6 @@ class Ends(unittest.TestCase):
             self.assertIn("is in another pid namespace and cannot be watched", done.stdout + done.stderr)
             self.assertIn("hare the pid namespace", done.stdout + done.stderr)
             self.abandon(run)
-        self.assert_nothing_left()
 
     def test_a_consumer_of_one_run_does_not_join_the_next_in_its_directory(self):
         with RealRun(*LONG) as run:
@@ -216,7 +202,6 @@ class Ends(unittest.TestCase):
             self.assertEqual(run.wait(run.consumers[1]), 0, run.logs())
             unfit = run.start_consumer_by_hand("serve", "xyz", "--run-dir", str(run.run_dir))
             self.assertEqual(run.wait(unfit), 64, run.logs())
-        self.assert_nothing_left()
 
     def abandon(self, run):
         kill(run.producer, signal.SIGTERM)
@@ -234,7 +219,6 @@ class Ends(unittest.TestCase):
             run.producer = first
             kill(first, signal.SIGTERM)
             self.assertEqual(run.wait(first), 130, run.logs())
-        self.assert_nothing_left()
 
     def test_a_shared_memory_that_is_too_small_is_one_clear_error(self):
         total = shutil.disk_usage("/dev/shm").total
@@ -251,7 +235,6 @@ class Ends(unittest.TestCase):
             text = (run.folder / "producer.log").read_text()
             self.assertIn("--shm-size", text)
             self.assertIn("emptyDir", text)
-        self.assert_nothing_left()
 
 
 if __name__ == "__main__":

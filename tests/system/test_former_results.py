@@ -14,7 +14,7 @@ from PIL import Image
 from tests.support.counting_network import NEEDED, TOKENS, make_counting_network
 from tests.support.launched_resume import World
 from tests.support.postgres_server import PostgresServer, missing_requirement
-from tests.support.real_run import left_behind
+from tests.support.real_run import require_nothing_left
 
 LINES = 40
 PICTURES = 120  # more than fit in flight
@@ -31,9 +31,7 @@ class InWorlds(unittest.TestCase):
     def world(self, *flags):
         world = World("--device", "cpu", "--consumers", "2", "--status-seconds", "0.05", *flags)
         world.environment["OFFRAMP_PYTHON"] = sys.executable
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         self.addCleanup(world.__exit__)
         return world
 

@@ -15,7 +15,7 @@ import unittest
 from tests.support.launched_gpus import GpusWorld, read
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT, programs_with_faulty_consumer
-from tests.support.real_run import left_behind
+from tests.support.real_run import require_nothing_left
 from tests.support.waiting import wait_for
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "3", "--slabs", "12", "--status-seconds", "0.05")
@@ -44,9 +44,7 @@ class GpusTest(unittest.TestCase):
     def world(self, *flags, kind=GpusWorld, **more):
         world = kind(*flags, **more)
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         return world
 
     def results_of_one(self, *flags):

@@ -17,7 +17,7 @@ from tests.support.counting_network import NEEDED, make_counting_network
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import World
-from tests.support.real_run import left_behind
+from tests.support.real_run import require_nothing_left
 from tests.support.sets_of_pictures import make_pictures
 
 PICTURES, LINES = 14, 90
@@ -39,9 +39,7 @@ class Gpus(unittest.TestCase):
         world = kind(*flags, **more)
         world.environment["OFFRAMP_PYTHON"] = sys.executable
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         return world
 
     def both(self, *flags):

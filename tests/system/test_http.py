@@ -16,7 +16,7 @@ import numpy
 from tests.support.gate import Gate
 from tests.support.http_receiver import FAULTS, Receiver, make_certificate
 from tests.support.launched_resume import World
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import LeavesNothing, RealRun, kill, left_behind, undisturbed
 
 SECRET = "Bearer a-word-that-nobody-sees"
 COPY = tuple("--device cpu --model copy --copy-outputs 3x5,7 --batch 4 --batches 12 --slabs 4 --log-level info".split())
@@ -32,7 +32,7 @@ def undisturbed_arrays():
     return arrays
 
 
-class Http(unittest.TestCase):
+class Http(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
@@ -40,10 +40,6 @@ class Http(unittest.TestCase):
         os.environ["NO_PROXY"] = "127.0.0.1"
         cls.wanted = undisturbed_arrays()
         assert len(cls.wanted) == 96
-        cls.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def assert_all_arrived(self, receiver, body="json"):
         found = {}

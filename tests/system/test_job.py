@@ -13,7 +13,7 @@ import unittest
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
 from tests.support.launched_run import programs_with_faulty_consumer
-from tests.support.real_run import BIN, SANITIZER, left_behind
+from tests.support.real_run import BIN, SANITIZER, require_nothing_left
 from tests.support.small_disk import small_disk
 
 COPY = ("--device", "cpu", "--model", "copy", "--consumers", "2", "--slabs", "4", "--status-seconds", "0.05")
@@ -39,11 +39,7 @@ class Jobs(unittest.TestCase):
     def world(self, kind, *flags):
         world = kind(*flags)
         self.addCleanup(world.__exit__, None, None, None)
-        self.addCleanup(
-            lambda: self.assertEqual(
-                left_behind(lambda: self.memory_of(world)), set(), "something was left in /dev/shm"
-            )
-        )
+        self.addCleanup(require_nothing_left, self, lambda: self.memory_of(world))
         return world
 
     @staticmethod

@@ -13,7 +13,7 @@ import zipfile
 from PIL import Image
 
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 HERE = pathlib.Path(__file__).resolve().parent
 COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --slabs 4 --processor checksum".split())
@@ -38,13 +38,7 @@ SUMMARY_FIELDS = (
 )
 
 
-class Launcher(unittest.TestCase):
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
+class Launcher(LeavesNothing):
     def first_sample(self, run):
         run.until(lambda: run.status().get("done_samples", 0) > 0, "the first sample done")
 

@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 SIDE = 64
 # Rounding decides between two scores that are closer than this.
@@ -48,12 +48,11 @@ def noise(size, seed):
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class MaskSizes(unittest.TestCase):
+class MaskSizes(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         import torch
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-mask-sizes-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -69,9 +68,6 @@ class MaskSizes(unittest.TestCase):
         turned[274] = 6
         noise((120, 80), 7).save(cls.images / "turned.jpg", exif=turned)
         noise((120, 80), 8).save(cls.images / "turned.webp", exif=turned)
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, processor, *flags, images=None):
         with LaunchedRun(

@@ -9,7 +9,7 @@ import numpy
 from PIL import Image
 
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 IMAGES = 72
 
@@ -25,14 +25,13 @@ def make_images(folder):
         image.save(place)
 
 
-class Masks(unittest.TestCase):
+class Masks(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         cls.kept = tempfile.TemporaryDirectory(prefix="offramp-images-")
         cls.addClassCleanup(cls.kept.cleanup)
         cls.images = pathlib.Path(cls.kept.name)
         make_images(cls.images)
-        cls.before = shared_memory()
         cls.wanted, summary = cls.masks_of(1)
         assert len(cls.wanted) == IMAGES, cls.wanted.keys()
         assert summary["samples"]["released"] == IMAGES
@@ -63,9 +62,6 @@ class Masks(unittest.TestCase):
             code = run.wait()
             assert code == 0, f"exit code {code}\n{run.logs()}"
             return run.files(), run.summary()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def test_the_masks_show_classes(self):
         with tempfile.TemporaryDirectory() as folder:

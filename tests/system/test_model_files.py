@@ -19,7 +19,7 @@ from PIL import Image
 from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import PLAIN, export, networks_in
 from tests.support.launched_run import LaunchedRun, find_packages_of_launch
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 HEIGHT, WIDTH = 24, 40
 IMAGES = 7
@@ -159,12 +159,11 @@ DTYPES = {"half": numpy.float16, "classes.0": numpy.uint8, "classes.1": numpy.in
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class ModelFiles(unittest.TestCase):
+class ModelFiles(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         import torch
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-models-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -190,9 +189,6 @@ class ModelFiles(unittest.TestCase):
         )
         assert printed.returncode == 0, printed.stdout + printed.stderr
         cls.printed = printed.stdout
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
         """(exit code, all output, {file: bytes}) of a run over the images."""

@@ -14,7 +14,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 SIDE = 32
 IMAGES = 5
@@ -67,12 +67,11 @@ PLAIN = ("--mean", "0,0,0", "--std", "1,1,1", "--image-size", str(SIDE), "--batc
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class OneChannel(unittest.TestCase):
+class OneChannel(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         import torch
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-one-channel-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -105,9 +104,6 @@ class OneChannel(unittest.TestCase):
     @staticmethod
     def name_of(logits):
         return "logits" if logits else "probabilities"
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def probability_of(self, name):
         logit = (self.pictures[name].astype(numpy.float64) / 255).sum(2) * 4 - 6

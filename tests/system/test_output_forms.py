@@ -16,7 +16,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 SIDE = 64
 NOTES = f'image-size = {SIDE}\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n'
@@ -34,10 +34,9 @@ class Net(torch.nn.Module):
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class OutputForms(unittest.TestCase):
+class OutputForms(LeavesNothing):
     @classmethod
     def setUpClass(cls):
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-output-forms-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -48,9 +47,6 @@ class OutputForms(unittest.TestCase):
         for index in range(4):
             cls.pictures[str(index)] = random.integers(0, 256, (SIDE, SIDE, 3), dtype=numpy.uint8)
             Image.fromarray(cls.pictures[str(index)]).save(cls.images / f"{index}.png")
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, body, *flags, gives="torch.Tensor"):
         """(exit code, all output, {file: bytes}) of a run of a network whose forward(x) returns `body`."""

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 SIDE = 48
 
@@ -49,12 +49,11 @@ NOTES = 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n'
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class PicturesOut(unittest.TestCase):
+class PicturesOut(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         import torch
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-pictures-out-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -72,9 +71,6 @@ class PicturesOut(unittest.TestCase):
             )
             coarse.save(cls.images / f"{index}.png")
             cls.pictures[str(index)] = numpy.asarray(coarse)
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags):
         """(exit code, all output, {file: bytes}) of a run over the images."""

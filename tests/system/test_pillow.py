@@ -13,7 +13,7 @@ from PIL import Image, ImageCms, ImageOps
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 NETWORKS = """
 import torch
@@ -74,12 +74,11 @@ def runs(bits, width=29, height=13):
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class AgainstPillow(unittest.TestCase):
+class AgainstPillow(LeavesNothing):
     @classmethod
     def setUpClass(cls):
         import torch
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-pillow-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -87,15 +86,13 @@ class AgainstPillow(unittest.TestCase):
         (cls.folder / "everything.toml").write_text(NOTES)
 
     def setUp(self):
+        super().setUp()
         self.pictures = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="offramp-pillow-")))
 
     def enterContext(self, context):  # Python 3.10 has none
         entered = context.__enter__()
         self.addCleanup(context.__exit__, None, None, None)
         return entered
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, processor, *flags):
         """(files, output) of a run over self.pictures."""

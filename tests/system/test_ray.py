@@ -9,8 +9,8 @@ import unittest
 
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT
-from tests.support.real_run import left_behind
 from tests.support.ray_world import PYTHON, Cluster, RayWorld, are_gone, descendants_of, send, stop, store_grows_by
+from tests.support.real_run import require_nothing_left
 
 COPY = (
     *"--device cpu --model copy --consumers 1 --slabs 4 --status-seconds 0.05 --batch 8 --batches 13".split(),
@@ -38,7 +38,7 @@ class OnRay(unittest.TestCase):
         world = self.enterContext(RayWorld(*FLAGS)).on(self.cluster)
         code, printed = world.init(SHARDS, *flags)
         self.assertEqual(code, 0, printed)
-        self.addCleanup(lambda: self.assertEqual(left_behind(world.memory), set(), "something was left in /dev/shm"))
+        self.addCleanup(require_nothing_left, self, world.memory)
         return world
 
     def at_work(self, world, gate, shards=2):

@@ -7,7 +7,7 @@ import unittest
 from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import RealRun, kill, left_behind, shared_memory
+from tests.support.real_run import LeavesNothing, RealRun, kill, shared_memory
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 40 --slabs 4".split(),
@@ -47,18 +47,12 @@ class GatedRun(RealRun):
         self.gate.entered_by(2)
 
 
-class Restart(unittest.TestCase):
+class Restart(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed()
-
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def restart(self, run, *flags):
         """Replaces the launcher: reaps the dead producer, then starts the next one."""
@@ -319,23 +313,17 @@ class Restart(unittest.TestCase):
             dead.gate.entered()
             kill(dead.producer)
             self.assertEqual(dead.wait(dead.producer), -signal.SIGKILL)
-            left = shared_memory() - self.before
+            left = shared_memory()
             other.start_producer()  # it sweeps first
             other.start_consumer()
             self.check_end(other, producers=1)
-            self.assertEqual(shared_memory() - self.before, left, "the run with a live consumer is untouched")
+            self.assertEqual(shared_memory(), left, "the run with a live consumer is untouched")
             dead.start_producer(command="recover")
             dead.gate.open()
             self.check_end(dead)
 
 
-class LaunchedRestart(unittest.TestCase):
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
+class LaunchedRestart(LeavesNothing):
     def test_the_launcher_follows_each_death_with_another_producer(self):
         flags = (*COPY, "--batches", "600", "--processor", "checksum")
         wanted = undisturbed("--batches", "600")

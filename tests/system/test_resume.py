@@ -11,10 +11,10 @@ import tempfile
 import time
 import unittest
 
-from tests.system.resume_cycles import KINDS, Cycles
 from tests.support.launched_resume import World
-from tests.support.real_run import left_behind
+from tests.support.real_run import require_nothing_left
 from tests.support.small_disk import small_disk
+from tests.system.resume_cycles import KINDS, Cycles
 
 CYCLES = 10  # per kind
 COPY = (
@@ -36,9 +36,7 @@ class InWorlds(unittest.TestCase):
 
     def world(self, *flags, **more):
         world = self.enterContext(World(*flags, **more))
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         return world
 
     def enterContext(self, context):  # of a Python before 3.11

@@ -12,7 +12,7 @@ import unittest
 
 from tests.support.gate import Gate
 from tests.support.launched_run import ROOT
-from tests.support.real_run import BIN, RealRun, left_behind, shared_memory
+from tests.support.real_run import BIN, LeavesNothing, RealRun
 
 WORK = (
     *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --processor checksum --batches 40".split(),
@@ -45,13 +45,7 @@ def run_rung(rung, *flags, traced=False, program=None):
         return run.files().get("checksums.tsv"), run.summary(), traces
 
 
-class Rungs(unittest.TestCase):
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
+class Rungs(LeavesNothing):
     def test_all_give_the_same_bytes(self):
         wanted, summary, _ = run_rung("streams", "--batches-per-slab", "1", "--slabs", "4")
         self.assertEqual(len(wanted.splitlines()), 160)

@@ -15,7 +15,7 @@ import numpy
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_run import LaunchedRun, find_packages_of_launch
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 ROWS = 11
 LENGTH = 6
@@ -79,10 +79,9 @@ TOKENS = (
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class SeveralInputs(unittest.TestCase):
+class SeveralInputs(LeavesNothing):
     @classmethod
     def setUpClass(cls):
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-inputs-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -109,9 +108,6 @@ class SeveralInputs(unittest.TestCase):
             if numbers is not None:
                 numpy.save(folder / f"{array}.npy", numbers)
         return folder
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def run_of(self, model, *flags, start=()):
         """(exit code, all output, {file: bytes}) of a run."""

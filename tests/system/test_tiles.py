@@ -17,7 +17,7 @@ from tests.crash.matrix import OF_TILES
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import networks_in
 from tests.support.launched_resume import World
-from tests.support.real_run import BIN, left_behind
+from tests.support.real_run import BIN, require_nothing_left
 from tests.support.small_disk import small_disk
 from tests.support.tiff_files import tiff_in_tiles
 
@@ -105,9 +105,7 @@ class Tiles(unittest.TestCase):
             *flags,
             output=output,
         )
-        self.addCleanup(
-            lambda: self.assertEqual(left_behind(world.shared_memory), set(), "something was left in /dev/shm")
-        )
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
         self.addCleanup(world.__exit__, None, None, None)
         return world
 

@@ -13,7 +13,7 @@ from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export
 from tests.support.launched_run import LaunchedRun
 from tests.support.photographs import photographs
-from tests.support.real_run import left_behind, shared_memory
+from tests.support.real_run import LeavesNothing
 
 SIDE = 96
 BATCH = 3  # does not divide the number of photographs, so that the last batch is short
@@ -56,7 +56,6 @@ class Torchvision:
         import torch
         import torchvision
 
-        cls.before = shared_memory()
         kept = tempfile.TemporaryDirectory(prefix="offramp-torchvision-")
         cls.addClassCleanup(kept.cleanup)
         cls.folder = pathlib.Path(kept.name)
@@ -157,14 +156,11 @@ class Torchvision:
         self.assertIn("largest difference from eager PyTorch", self.printed.stdout)
         self.assertIn(f"batch = {BATCH}\nimage-size = {SIDE}\n", self.file.with_suffix(".toml").read_text())
 
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
-
 
 @unittest.skipUnless(
     HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)"
 )
-class LrAspp(Torchvision, unittest.TestCase):
+class LrAspp(Torchvision, LeavesNothing):
     name = "lraspp_mobilenet_v3_large"
     weights_suffix = ".pth"
 
@@ -176,7 +172,7 @@ class LrAspp(Torchvision, unittest.TestCase):
 @unittest.skipUnless(
     HAS_ALL, "skipped: no torchvision, scikit-learn and scikit-image here (launch/requirements-test.txt)"
 )
-class DeepLabV3(Torchvision, unittest.TestCase):
+class DeepLabV3(Torchvision, LeavesNothing):
     name = "deeplabv3_resnet50"
     weights_suffix = ".safetensors"
 

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import unittest
 
-from tests.support.done_items import items_of_checksums, items_of_checkpoint, led_by_the_checkpoint
+from tests.support.done_items import items_of_checkpoint, items_of_checksums, led_by_the_checkpoint
 from tests.support.gate import Gate
-from tests.support.real_run import BIN, SANITIZER, RealRun, is_stopped, kill, left_behind, shared_memory, undisturbed
+from tests.support.real_run import BIN, SANITIZER, LeavesNothing, RealRun, is_stopped, kill, undisturbed
 from tests.support.small_disk import small_disk
 
 COPY = (
@@ -24,18 +24,12 @@ POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv", "OF
 POISONED = range(8, 12)
 
 
-class WhenFull(unittest.TestCase):
+class WhenFull(LeavesNothing):
     maxDiff = 2000
 
     @classmethod
     def setUpClass(cls):
         cls.wanted = undisturbed(*COPY)
-
-    def setUp(self):
-        self.before = shared_memory()
-
-    def tearDown(self):
-        self.assertEqual(left_behind(lambda: shared_memory() - self.before), set(), "something was left in /dev/shm")
 
     def until_status(self, run, what, holds):
         return run.until(lambda: (status := run.status()) and holds(status) and status, what)
