@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 
-from tests.support.launched_run import ROOT
+from tests.support.device import DEVICE
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.real_run import LeavesNothing
 
 EXPORT_SECONDS = 1500
 # Shared by all exports of a test: facts about a Python, and PyTorch's compiled modules.
@@ -32,6 +34,41 @@ def folder_of_class(tests, name):
     kept = tempfile.TemporaryDirectory(prefix=f"offramp-{name}-")
     tests.addClassCleanup(kept.cleanup)
     return pathlib.Path(kept.name)
+
+
+class ModelRuns(LeavesNothing):
+    """Runs of networks that are saved in one folder, over the images in its folder `images`."""
+
+    source = ""  # of the module `networks`
+    flags = ()  # of each run
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = folder_of_class(cls, "models")
+        cls.networks = networks_in(cls.folder, cls.source)
+        cls.images = cls.folder / "images"
+        cls.images.mkdir()
+
+    @classmethod
+    def saved(cls, network, name, notes=""):
+        """Saves TorchScript as `name`, and its notes beside it. Returns the name."""
+        import torch
+
+        torch.jit.script(network.eval()).save(str(cls.folder / name))
+        (cls.folder / name).with_suffix(".toml").write_text(notes)
+        return name
+
+    def launched(self, model, *flags, images=None):
+        """A run that has not started."""
+        named = ("--model", str(self.folder / model), "--input", str(images or self.images), "--device", DEVICE)
+        return LaunchedRun(*named, *self.flags, *flags)
+
+    def run_of(self, model, *flags, **more):
+        """(exit code, all output, {file: bytes}) of a run."""
+        with self.launched(model, *flags, **more) as run:
+            files = ("--write-path", str(run.output)) if "write" in flags else ()
+            return run.start(*files).wait(), run.logs(), run.files()
 
 
 def exported(folder, *words):

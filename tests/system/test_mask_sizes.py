@@ -4,17 +4,13 @@ import contextlib
 import importlib.util
 import io
 import json
-import pathlib
-import tempfile
 import unittest
 
 import numpy
 from PIL import Image, ImageOps
 
-from tests.support.device import DEVICE, setUpModule  # noqa: F401
-from tests.support.exported_model import networks_in
-from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import LeavesNothing
+from tests.support.device import setUpModule  # noqa: F401
+from tests.support.exported_model import ModelRuns
 
 SIDE = 64
 # Rounding decides between two scores that are closer than this.
@@ -48,20 +44,15 @@ def noise(size, seed):
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class MaskSizes(LeavesNothing):
+class MaskSizes(ModelRuns):
+    source = NETWORKS
+    flags = (*"--consumers 2 --batch 2 --image-size".split(), str(SIDE))
+
     @classmethod
     def setUpClass(cls):
-        import torch
-
-        kept = tempfile.TemporaryDirectory(prefix="offramp-mask-sizes-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        networks = networks_in(cls.folder, NETWORKS)
+        super().setUpClass()
         for name in ("Colours", "Bright"):
-            torch.jit.script(getattr(networks, name)().eval()).save(str(cls.folder / f"{name}.pt"))
-            (cls.folder / f"{name}.toml").write_text(NOTES)
-        cls.images = cls.folder / "images"
-        cls.images.mkdir()
+            cls.saved(getattr(cls.networks, name)(), f"{name}.pt", NOTES)
         for seed, size in enumerate(((97, 61), (40, 131), (SIDE, SIDE), (SIDE // 2, SIDE // 2), (1500, 20), (9, 7))):
             noise(size, seed).save(cls.images / f"{size[0]}x{size[1]}.png")
         turned = Image.Exif()
@@ -69,22 +60,10 @@ class MaskSizes(LeavesNothing):
         noise((120, 80), 7).save(cls.images / "turned.jpg", exif=turned)
         noise((120, 80), 8).save(cls.images / "turned.webp", exif=turned)
 
-    def run_of(self, model, processor, *flags, images=None):
-        with LaunchedRun(
-            "--model",
-            str(self.folder / model),
-            "--input",
-            str(images or self.images),
-            "--device",
-            DEVICE,
-            *"--consumers 2 --batch 2 --image-size".split(),
-            str(SIDE),
-            "--processor",
-            processor,
-            *flags,
-        ) as run:
-            self.assertEqual(run.start().wait(), 0, run.logs())
-            return run.files()
+    def files_of(self, model, processor, *flags, **more):
+        code, printed, files = self.run_of(model, "--processor", processor, *flags, **more)
+        self.assertEqual(code, 0, printed)
+        return files
 
     def scores(self, files, key):
         return numpy.load(io.BytesIO(files[f"npy/{key}.output.npy"]))
@@ -106,7 +85,7 @@ class MaskSizes(LeavesNothing):
         import pycocotools.mask
         import torch
 
-        files = self.run_of("Colours.pt", "npy,mask-png,mask-rle")
+        files = self.files_of("Colours.pt", "npy,mask-png,mask-rle")
         lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
         for key in self.keys(files):
             width, height = self.picture(key).size
@@ -125,14 +104,14 @@ class MaskSizes(LeavesNothing):
                 numpy.testing.assert_array_equal(decoded == 1, mask == annotation["category_id"])
 
     def test_masks_of_the_models_size_are_asked_for(self):
-        files = self.run_of("Colours.pt", "npy,mask-png,mask-rle", "--mask-size", "model")
+        files = self.files_of("Colours.pt", "npy,mask-png,mask-rle", "--mask-size", "model")
         for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines()):
             self.assertEqual(line["size"], [SIDE // 2, SIDE // 2])
         for key in self.keys(files):
             numpy.testing.assert_array_equal(self.mask(files, key), self.scores(files, key).argmax(0), key)
 
     def test_classes_of_the_device_become_as_large_as_the_picture(self):
-        files = self.run_of("Bright.pt", "mask-png", "--transform", "class-map")
+        files = self.files_of("Bright.pt", "mask-png", "--transform", "class-map")
         self.assertEqual(len(files), len(list(self.images.iterdir())))
         for name, content in files.items():
             self.assertEqual(Image.open(io.BytesIO(content)).size, self.picture(name.removesuffix(".png")).size, name)
@@ -164,7 +143,7 @@ class MaskSizes(LeavesNothing):
                     "segmentation": {"size": encoded["size"], "counts": encoded["counts"].decode()},
                 }
             )
-        files = self.run_of("Bright.pt", "mask-rle", images=images)
+        files = self.files_of("Bright.pt", "mask-rle", images=images)
         found = [
             {
                 "image_id": int(line["key"]),

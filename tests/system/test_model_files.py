@@ -17,9 +17,8 @@ import numpy
 from PIL import Image
 
 from tests.support.device import DEVICE, ON_GPU, setUpModule  # noqa: F401
-from tests.support.exported_model import PLAIN, export, networks_in
-from tests.support.launched_run import LaunchedRun, find_packages_of_launch
-from tests.support.real_run import LeavesNothing
+from tests.support.exported_model import PLAIN, ModelRuns, export, networks_in
+from tests.support.launched_run import find_packages_of_launch
 
 HEIGHT, WIDTH = 24, 40
 IMAGES = 7
@@ -159,17 +158,15 @@ DTYPES = {"half": numpy.float16, "classes.0": numpy.uint8, "classes.1": numpy.in
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class ModelFiles(LeavesNothing):
+class ModelFiles(ModelRuns):
+    source = NETWORKS
+    flags = ("--consumers", "1")
+
     @classmethod
     def setUpClass(cls):
         import torch
 
-        kept = tempfile.TemporaryDirectory(prefix="offramp-models-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        cls.networks = networks_in(cls.folder, NETWORKS)
-        cls.images = cls.folder / "images"
-        cls.images.mkdir()
+        super().setUpClass()
         random = numpy.random.default_rng(5)
         for index in range(IMAGES):
             Image.fromarray(random.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=numpy.uint8)).save(
@@ -189,22 +186,6 @@ class ModelFiles(LeavesNothing):
         )
         assert printed.returncode == 0, printed.stdout + printed.stderr
         cls.printed = printed.stdout
-
-    def run_of(self, model, *flags):
-        """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun(
-            "--model",
-            str(self.folder / model),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            "--consumers",
-            "1",
-            *flags,
-        ) as run:
-            code = run.start("--write-path", str(run.output)).wait()
-            return code, run.logs(), run.files()
 
     def refused(self, code, *words, model, flags=()):
         found, printed, _ = self.run_of(model, "--processor", "none", *flags)
@@ -278,15 +259,7 @@ class ModelFiles(LeavesNothing):
         notes = self.folder / "again.toml"
         (self.folder / "again.pt2").write_bytes((self.folder / "several.pt2").read_bytes())
         notes.write_text((self.folder / "several.toml").read_text())
-        with LaunchedRun(
-            "--model",
-            str(self.folder / "again.pt2"),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            *"--batch 2 --processor mask-png".split(),
-        ) as run:
+        with self.launched("again.pt2", *"--batch 2 --processor mask-png".split()) as run:
             self.assertEqual(run.start("--limit", "2").wait(), 0, run.logs())
             notes.write_text(notes.read_text().replace("0.1, 0.2", "0.1, 0.25"))
             self.assertEqual(run.start("--limit", "2", "--resume").wait(), 64, run.logs())

@@ -11,11 +11,11 @@ import sys
 import tempfile
 import unittest
 
-from tests.system.test_resume import InWorlds
 from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
 from tests.support.launched_job import JobWorld
 from tests.support.real_run import SANITIZER
+from tests.system.test_resume import InWorlds
 
 COPY = (
     *"--device cpu --model copy --consumers 2 --slabs 4 --batch 4 --batches-per-slab 1".split(),

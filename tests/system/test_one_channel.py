@@ -12,9 +12,7 @@ import numpy
 from PIL import Image
 
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
-from tests.support.exported_model import export, networks_in
-from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import LeavesNothing
+from tests.support.exported_model import ModelRuns, export
 
 SIDE = 32
 IMAGES = 5
@@ -67,17 +65,13 @@ PLAIN = ("--mean", "0,0,0", "--std", "1,1,1", "--image-size", str(SIDE), "--batc
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class OneChannel(LeavesNothing):
+class OneChannel(ModelRuns):
+    source = NETWORKS
+    flags = (*"--consumers 2 --batch 2 --image-size".split(), str(SIDE))
+
     @classmethod
     def setUpClass(cls):
-        import torch
-
-        kept = tempfile.TemporaryDirectory(prefix="offramp-one-channel-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        cls.networks = networks_in(cls.folder, NETWORKS)
-        cls.images = cls.folder / "images"
-        cls.images.mkdir()
+        super().setUpClass()
         random = numpy.random.default_rng(4)
         # A power of two of even numbers: no logit is 0, so that no rounding decides.
         cls.pictures = {
@@ -86,8 +80,7 @@ class OneChannel(LeavesNothing):
         for name, pixels in cls.pictures.items():
             Image.fromarray(pixels).save(cls.images / f"{name}.png")
         for logits in (False, True):
-            torch.jit.script(cls.networks.matte(logits).eval()).save(str(cls.folder / f"{cls.name_of(logits)}.pt"))
-            (cls.folder / f"{cls.name_of(logits)}.toml").write_text(NOTES)
+            cls.saved(cls.networks.matte(logits), f"{cls.name_of(logits)}.pt", NOTES)
             (cls.folder / "exported").mkdir(exist_ok=True)
             done = export(
                 cls.folder,
@@ -109,26 +102,9 @@ class OneChannel(LeavesNothing):
         logit = (self.pictures[name].astype(numpy.float64) / 255).sum(2) * 4 - 6
         return 1 / (1 + numpy.exp(-logit))
 
-    def run_of(self, model, processor, *flags):
-        """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun(
-            "--model",
-            str(self.folder / model),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            *"--consumers 2 --batch 2 --image-size".split(),
-            str(SIDE),
-            "--processor",
-            processor,
-            *flags,
-        ) as run:
-            return run.start().wait(), run.logs(), run.files()
-
     def expect_results(self, model, *flags, threshold=0.5):
         code, printed, files = self.run_of(
-            model, "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags
+            model, "--processor", "mask-png,cut-out,mask-rle,records", "--threshold", str(threshold), *flags
         )
         self.assertEqual(code, 0, printed)
         lines = {line["key"]: line for line in map(json.loads, files["mask-rle/masks.jsonl"].splitlines())}
@@ -174,13 +150,13 @@ class OneChannel(LeavesNothing):
     def test_undeclared_logits_end_the_run(self):
         for transform in ("none", "class-map"):
             for model in ("logits.pt",):
-                code, printed, files = self.run_of(model, "mask-png", "--transform", transform)
+                code, printed, files = self.run_of(model, "--processor", "mask-png", "--transform", transform)
                 self.assertEqual(code, 64, printed)
                 self.assertIn("--scores logit", printed)
                 self.assertIn("which must be between 0 and 1", printed)
                 self.assertEqual([name for name in files if name.endswith(".png")], [], transform)
         # The flag wins over the notes.
-        code, printed, _ = self.run_of("exported/logits.pt2", "mask-png", "--scores", "probability")
+        code, printed, _ = self.run_of("exported/logits.pt2", "--processor", "mask-png", "--scores", "probability")
         self.assertEqual(code, 64, printed)
 
     def pictures_with_corners(self, corners):
@@ -194,21 +170,8 @@ class OneChannel(LeavesNothing):
         return folder
 
     def moody_run(self, corners, *flags):
-        import torch
-
-        torch.jit.script(self.networks.Moody().eval()).save(str(self.folder / "moody.pt"))
-        (self.folder / "moody.toml").write_text(NOTES)
-        return LaunchedRun(
-            "--model",
-            str(self.folder / "moody.pt"),
-            "--input",
-            str(self.pictures_with_corners(corners)),
-            "--device",
-            DEVICE,
-            *"--consumers 2 --batch 2 --image-size".split(),
-            str(SIDE),
-            *flags,
-        )
+        self.saved(self.networks.Moody(), "moody.pt", NOTES)
+        return self.launched("moody.pt", *flags, images=self.pictures_with_corners(corners))
 
     def test_an_item_with_invalid_scores_is_skipped_like_an_unreadable_one(self):
         corners = [128] * 20
@@ -267,7 +230,7 @@ class OneChannel(LeavesNothing):
             self.assertEqual(len(run.files()), 2)
 
     def test_an_overlay_shows_the_foreground(self):
-        code, printed, files = self.run_of("probabilities.pt", "overlay")
+        code, printed, files = self.run_of("probabilities.pt", "--processor", "overlay")
         self.assertEqual(code, 0, printed)
         self.assertEqual(set(files), {f"{name}.jpg" for name in self.pictures})
         for name, original in self.pictures.items():
@@ -283,7 +246,7 @@ class OneChannel(LeavesNothing):
         import torch
 
         torch.jit.script(self.networks.Flat().eval()).save(str(self.folder / "flat.pt"))
-        code, printed, _ = self.run_of("flat.pt", "mask-png")
+        code, printed, _ = self.run_of("flat.pt", "--processor", "mask-png")
         self.assertEqual(code, 64, printed)
         self.assertRegex(printed, r"output float32 \[\d, 32, 32\]: expected class ids")
 

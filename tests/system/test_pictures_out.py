@@ -2,17 +2,13 @@
 
 import importlib.util
 import io
-import pathlib
-import tempfile
 import unittest
 
 import numpy
 from PIL import Image
 
-from tests.support.device import DEVICE, setUpModule  # noqa: F401
-from tests.support.exported_model import networks_in
-from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import LeavesNothing
+from tests.support.device import setUpModule  # noqa: F401
+from tests.support.exported_model import ModelRuns
 
 SIDE = 48
 
@@ -49,20 +45,15 @@ NOTES = 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n'
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class PicturesOut(LeavesNothing):
+class PicturesOut(ModelRuns):
+    source = NETWORKS
+    flags = (*"--consumers 2 --batch 2 --image-size".split(), str(SIDE))
+
     @classmethod
     def setUpClass(cls):
-        import torch
-
-        kept = tempfile.TemporaryDirectory(prefix="offramp-pictures-out-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        networks = networks_in(cls.folder, NETWORKS)
+        super().setUpClass()
         for name in ("Negative", "Tanh", "WithAlpha", "Classifier"):
-            torch.jit.script(getattr(networks, name)().eval()).save(str(cls.folder / f"{name}.pt"))
-            (cls.folder / f"{name}.toml").write_text(NOTES)
-        cls.images = cls.folder / "images"
-        cls.images.mkdir()
+            cls.saved(getattr(cls.networks, name)(), f"{name}.pt", NOTES)
         random = numpy.random.default_rng(2)
         cls.pictures = {}
         for index in range(5):
@@ -71,21 +62,6 @@ class PicturesOut(LeavesNothing):
             )
             coarse.save(cls.images / f"{index}.png")
             cls.pictures[str(index)] = numpy.asarray(coarse)
-
-    def run_of(self, model, *flags):
-        """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun(
-            "--model",
-            str(self.folder / model),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            *"--consumers 2 --batch 2 --image-size".split(),
-            str(SIDE),
-            *flags,
-        ) as run:
-            return run.start().wait(), run.logs(), run.files()
 
     def pictures_of(self, model, *flags, extension=".png"):
         code, printed, files = self.run_of(model, "--processor", "image", *flags)
@@ -114,19 +90,7 @@ class PicturesOut(LeavesNothing):
             ((), lambda size: (2 * size[0], 2 * size[1])),
             (("--picture-size", "model"), lambda size: (2 * SIDE, 2 * SIDE)),
         ):
-            with LaunchedRun(
-                "--model",
-                str(self.folder / "Negative.pt"),
-                "--input",
-                str(wide),
-                "--device",
-                DEVICE,
-                *"--consumers 1 --batch 2 --image-size".split(),
-                str(SIDE),
-                "--processor",
-                "image",
-                *flags,
-            ) as run:
+            with self.launched("Negative.pt", "--processor", "image", *flags, images=wide) as run:
                 code, printed, files = run.start().wait(), run.logs(), run.files()
             self.assertEqual(code, 0, printed)
             found = {name.removesuffix(".png"): Image.open(io.BytesIO(content)).size for name, content in files.items()}

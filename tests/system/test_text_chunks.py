@@ -11,12 +11,12 @@ import string
 import struct
 import unittest
 
-from tests.system.test_several_inputs import NETWORKS, WORDS
 from tests.support.exported_model import folder_of_class
 from tests.support.launched_job import JobWorld
 from tests.support.launched_run import ROOT
 from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.text_runs import TextRuns
+from tests.system.test_several_inputs import NETWORKS, WORDS
 
 TEXTS = 40
 NEEDED = ("torch", "tokenizers")

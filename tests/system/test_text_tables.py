@@ -13,9 +13,9 @@ import signal
 import sqlite3
 import unittest
 
-from tests.system.test_several_inputs import NETWORKS, TOKENS, WORDS
 from tests.support.run_memory import endpoint
 from tests.support.text_runs import TextRuns
+from tests.system.test_several_inputs import NETWORKS, TOKENS, WORDS
 
 ROWS = 240
 NEEDED = ("torch", "tokenizers", "pyarrow")

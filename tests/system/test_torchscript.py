@@ -1,8 +1,6 @@
 """Invalid TorchScript files are refused by name. A network that reuses its output buffer overwrites no results."""
 
 import importlib.util
-import pathlib
-import tempfile
 import unittest
 import zipfile
 
@@ -10,9 +8,7 @@ import numpy
 from PIL import Image
 
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
-from tests.support.exported_model import networks_in
-from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import LeavesNothing
+from tests.support.exported_model import ModelRuns
 
 SIDE = 32
 IMAGES = 24
@@ -104,48 +100,22 @@ class Keeping(torch.nn.Module):
 
 
 @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch in this Python")
-class TorchScript(LeavesNothing):
+class TorchScript(ModelRuns):
+    source = NETWORKS
+    flags = ("--consumers", "1")
+
     @classmethod
     def setUpClass(cls):
-        kept = tempfile.TemporaryDirectory(prefix="offramp-torchscript-")
-        cls.addClassCleanup(kept.cleanup)
-        cls.folder = pathlib.Path(kept.name)
-        cls.networks = networks_in(cls.folder, NETWORKS)
-        cls.images = cls.folder / "images"
-        cls.images.mkdir()
+        super().setUpClass()
         for index in range(IMAGES):
             Image.new("RGB", (SIDE, SIDE), (10 * index + 5,) * 3).save(cls.images / f"{index:02}.png")
 
-    def saved(self, network, name, notes=""):
-        import torch
-
-        torch.jit.script(network.eval()).save(str(self.folder / name))
-        (self.folder / name).with_suffix(".toml").write_text(notes)
-        return name
-
     def run_of(self, model, *flags):
-        """(exit code, all output, {file: bytes}) of a run over the images."""
-        with LaunchedRun(
-            "--model",
-            str(self.folder / model),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            "--consumers",
-            "1",
-            "--image-size",
-            str(SIDE),
-            *flags,
-        ) as run:
-            code = run.start("--write-path", str(run.output)).wait()
-            return code, run.logs(), run.files()
+        return super().run_of(model, "--image-size", str(SIDE), *flags)
 
     def arrays_of(self, model, given, *flags, code=0):
         """(all output, {name of a .npy: array}) of a run over an input, with --output alone."""
-        with LaunchedRun(
-            "--model", str(self.folder / model), "--input", str(given), "--device", DEVICE, "--consumers", "1", *flags
-        ) as run:
+        with self.launched(model, *flags, images=given) as run:
             self.assertEqual(run.start().wait(), code, run.logs())
             return run.logs(), {
                 path.name.removesuffix(".npy"): numpy.load(path) for path in run.output.glob("**/*.npy")
@@ -333,16 +303,7 @@ class TorchScript(LeavesNothing):
                 "itself.pt",
                 f'image-size = 64\nresize-size = 80\ninterpolation = "{way.value}"\nmean = "0, 0, 0"\nstd = "1, 1, 1"\n',
             )
-            with LaunchedRun(
-                "--model",
-                str(self.folder / "itself.pt"),
-                "--input",
-                str(images),
-                "--device",
-                DEVICE,
-                "--processor",
-                "npy",
-            ) as run:
+            with self.launched("itself.pt", "--processor", "npy", images=images) as run:
                 self.assertEqual(run.start().wait(), 0, run.logs())
                 found = {path.name.removesuffix(".output.npy"): numpy.load(path) for path in run.output.glob("*.npy")}
             wanted = Compose([Resize(80, way), CenterCrop(64)])
@@ -356,30 +317,13 @@ class TorchScript(LeavesNothing):
 
     def test_an_impossible_crop(self):
         self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
-        with LaunchedRun(
-            "--model",
-            str(self.folder / "mean.pt"),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            "--processor",
-            "none",
-        ) as run:
+        with self.launched("mean.pt", "--processor", "none") as run:
             self.assertEqual(run.start().wait(), 78, run.logs())
             self.assertIn(
                 "mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.logs()
             )
         self.saved(self.networks.Mean(), "mean.pt")
-        with LaunchedRun(
-            "--model",
-            str(self.folder / "mean.pt"),
-            "--input",
-            str(self.images),
-            "--device",
-            DEVICE,
-            *"--processor none --image-size 64 --resize-size 48".split(),
-        ) as run:
+        with self.launched("mean.pt", *"--processor none --image-size 64 --resize-size 48".split()) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
             self.assertIn("--resize-size 48 does not go with a model that takes 64 x 64 pixels", run.logs())
 
@@ -389,16 +333,7 @@ class TorchScript(LeavesNothing):
         images.mkdir()
         for name, size in (("tall", (100, 200)), ("wide", (200, 100))):
             Image.new("RGB", size, "white").save(images / f"{name}.png")
-        with LaunchedRun(
-            "--model",
-            str(self.folder / "thing.pt"),
-            "--input",
-            str(images),
-            "--device",
-            DEVICE,
-            "--processor",
-            "cut-out,mask-png",
-        ) as run:
+        with self.launched("thing.pt", "--processor", "cut-out,mask-png", images=images) as run:
             self.assertEqual(run.start().wait(), 0, run.logs())
             alpha = {path.stem: numpy.asarray(Image.open(path))[..., 3] for path in run.output.glob("cut-out/*.png")}
             masks = {path.stem: numpy.asarray(Image.open(path)) for path in run.output.glob("mask-png/*.png")}
