@@ -37,6 +37,8 @@ def query(places, argv):
         from searcher.command import parse
 
         parse(["--help"])  # prints the help and exits, in this Python: the set-up may be missing
+    from searcher.texts import is_parquet  # an installed launcher has no search
+
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
     given = take_values(passed, ["--database", "--input"])[0]
@@ -57,12 +59,3 @@ def query(places, argv):
             python, problem, "./launch/offramp setup makes a Python for queries; or give --python"
         ) from problem
     return code_of_command("query", status)
-
-
-def is_parquet(path):
-    """Whether the file begins like a Parquet file."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False

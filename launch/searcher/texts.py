@@ -4,7 +4,6 @@ import json
 import pathlib
 
 from offramp_launch.exit_code import InputError, LaunchError, NotFoundError, UsageError
-from offramp_launch.texts import is_parquet
 
 
 class Lines:
@@ -122,3 +121,12 @@ def cannot_be_read(file, problem):
     return NotFoundError(
         f"--input {file} cannot be read: {problem.strerror}", "Give the file that the run had as its --input"
     )
+
+
+def is_parquet(path):
+    """Whether the file begins like a Parquet file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
