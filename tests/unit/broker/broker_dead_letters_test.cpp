@@ -104,10 +104,8 @@ TEST_F(BrokerDeadLetters, FreesTheSlabOnceItsPayloadIsOnTheDisk) {
 
 TEST_F(BrokerDeadLetters, ALateHolderStillKeepsTheMemory) {
     BrokerFixture f(1, with_folder());
-    ScriptedConsumer late(f, 11, 1);
-    late.join();
-    f.publish(7);
-    late.receive();
+    JoinedConsumer late(f, 11, 1);
+    late.take(7);
     ASSERT_EQ(late.tickets.size(), 1U);
     f.advance(seconds(31));
     f.broker->step();
@@ -132,8 +130,7 @@ TEST_F(BrokerDeadLetters, TheWriterHoldsAtMostATenthOfThePool) {
     EXPECT_EQ(count(f.report(), SlabState::DeadLettered), 4U);
     EXPECT_EQ(f.report().dead_letters->size(), 4U);
     healthy.join();
-    f.publish(9);
-    healthy.receive();
+    healthy.take(9);
     ASSERT_EQ(healthy.tickets.size(), 1U);
     healthy.release(healthy.tickets[0]);
     EXPECT_EQ(f.report().completed.slabs, 1U) << "a hanging disk stops no consumer while there are slabs";
@@ -277,8 +274,7 @@ TEST_F(BrokerDeadLetters, ARepeatedlyReturnedSlabWaitsLongerEachTime) {
         ScriptedConsumer consumer(f, pid, 1);
         ASSERT_TRUE(consumer.join());
         for (waited = {}; consumer.tickets.empty(); waited += std::chrono::milliseconds(100)) {
-            f.clock.advance(std::chrono::milliseconds(100));
-            f.broker->step();
+            f.advance(std::chrono::milliseconds(100));
             consumer.receive();
             ASSERT_LT(waited, seconds(60));
         }
@@ -313,8 +309,7 @@ TEST_F(BrokerDeadLetters, ChargesAFailureWithItsReasonAndDeliversTheNextSlab) {
         consumer.receive();
     }
     EXPECT_EQ(consumer.tickets.size(), 3U) << "it is given up";
-    f.publish(1);
-    consumer.receive();
+    consumer.take(1);
     ASSERT_EQ(consumer.tickets.size(), 4U);
     consumer.release(consumer.tickets.back());
     writer_->wait_until_idle();
@@ -386,13 +381,10 @@ TEST_F(BrokerDeadLetters, ChargesAnOvertakenConsumersFailureAlone) {
 
 TEST_F(BrokerDeadLetters, KillsAStalledConsumerAndWaitsForItsDeath) {
     BrokerFixture f(1, {.kill_stalled = true});
-    ScriptedConsumer hung(f, 11, 1);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, 11, 1);
+    hung.take(0);
     hung.work_on(hung.tickets[0]);
-    f.clock.advance(seconds(1));
-    f.broker->step();  // sees its last heartbeat
+    f.advance(seconds(1));  // sees its last heartbeat
     f.advance(seconds(29));
     f.broker->step();
     EXPECT_EQ(f.report().stalled_killed, 0U);
@@ -410,8 +402,7 @@ TEST_F(BrokerDeadLetters, KillsAStalledConsumerAndWaitsForItsDeath) {
 
 TEST_F(BrokerDeadLetters, KillsNoConsumerWithoutKillStalled) {
     BrokerFixture f(1);
-    ScriptedConsumer hung(f, 11, 1);
-    hung.join();
+    JoinedConsumer hung(f, 11, 1);
     f.publish(0);
     f.advance(seconds(31));
     f.broker->step();
@@ -429,10 +420,8 @@ TEST_F(BrokerDeadLetters, RemindsOfAStalledConsumerAtIntervals) {
     spdlog::set_default_logger(
         std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_text)));
     BrokerFixture f(1);
-    ScriptedConsumer hung(f, 11, 1);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, 11, 1);
+    hung.take(0);
     hung.work_on(hung.tickets[0]);
     f.advance(seconds(31 + 4 * 60 + 10));
     f.broker->step();
@@ -452,14 +441,11 @@ TEST_F(BrokerDeadLetters, RemindsOfAStalledConsumerAtIntervals) {
 TEST_F(BrokerDeadLetters, AConsumerThatCannotBeKilledKeepsItsHold) {
     BrokerFixture f(1, {.kill_stalled = true});
     f.watch.kill_refusal = EPERM;
-    ScriptedConsumer hung(f, 11, 1);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, 11, 1);
+    hung.take(0);
     f.advance(seconds(31));
     f.broker->step();
-    ScriptedConsumer other(f, 12, 1);
-    other.join();
+    JoinedConsumer other(f, 12, 1);
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
@@ -470,18 +456,15 @@ TEST_F(BrokerDeadLetters, AConsumerThatCannotBeKilledKeepsItsHold) {
 // A program's consumer beside its egress: killing it would end the producer and the run.
 TEST_F(BrokerDeadLetters, NeverKillsAConsumerInTheProducersProcess) {
     BrokerFixture f(1, {.kill_stalled = true});
-    ScriptedConsumer hung(f, ::getpid(), 1);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, ::getpid(), 1);
+    hung.take(0);
     hung.work_on(hung.tickets[0]);
     f.advance(seconds(32));
     f.broker->step();
     EXPECT_EQ(f.report().visibility_timeouts, 1U);
     EXPECT_EQ(f.report().stalled_killed, 0U);
     EXPECT_EQ(f.report().consumers.at(0).end, "");
-    ScriptedConsumer other(f, ::getpid() + 1, 1);
-    other.join();
+    JoinedConsumer other(f, ::getpid() + 1, 1);
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
@@ -493,13 +476,11 @@ TEST_F(BrokerDeadLetters, GivesUpABatchThatHangsEveryConsumer) {
     BrokerFixture f(1, with_folder({.kill_stalled = true}));
     f.publish(7);
     for (pid_t pid = 11; pid < 14; ++pid) {
-        ScriptedConsumer consumer(f, pid, 1);
-        consumer.join();
+        JoinedConsumer consumer(f, pid, 1);
         consumer.receive();
         ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
         consumer.work_on(consumer.tickets[0]);
-        f.clock.advance(seconds(1));
-        f.broker->step();
+        f.advance(seconds(1));
         f.advance(seconds(31));
         f.broker->step();
         f.broker->step();

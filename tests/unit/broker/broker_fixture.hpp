@@ -59,8 +59,11 @@ struct ScriptedConsumer {
 
     void hello(std::uint64_t nonce);
     void hello();
-    bool join();     // hello, challenge, answer, welcome
-    void receive();  // takes the messages that have arrived
+    bool join();                                                // hello, challenge, answer, welcome
+    void receive();                                             // takes the messages that have arrived
+    void take(std::uint64_t batch, std::uint32_t samples = 4);  // publishes the batch, and receives
+    template <class... Parts>
+    void send(const Parts&... message);  // on the work channel, and receives
     void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
     void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
     void work_on(const SlabTicket& ticket);
@@ -78,6 +81,13 @@ struct ScriptedConsumer {
     std::vector<SlabTicket> tickets;  // received, in order
     std::uint64_t acknowledged = 0;
     std::uint64_t sent = 0;
+};
+
+struct JoinedConsumer : ScriptedConsumer {
+    explicit JoinedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window = 2)
+        : ScriptedConsumer(fixture, its_pid, its_window) {
+        join();
+    }
 };
 
 // A broker over memory that the test steps; the test sets times, deaths and messages.
@@ -169,9 +179,7 @@ inline void ScriptedConsumer::hello() { hello(BrokerFixture::kNonce); }
 inline bool ScriptedConsumer::join() {
     hello();
     if (!challenge) return false;
-    port->send_work(of_run(Answer{challenge->secret}));
-    f.broker->step();
-    receive();
+    send(Answer{challenge->secret});
     if (welcome) store_word(f.heartbeats[welcome->consumer_index].session, welcome->session);
     return welcome.has_value();
 }
@@ -188,6 +196,17 @@ inline void ScriptedConsumer::receive() {
         if (message.type == MessageType::Tickets)
             for (const SlabTicket& ticket : message.records_of<Tickets>()) tickets.push_back(ticket);
     }
+}
+
+inline void ScriptedConsumer::take(std::uint64_t batch, std::uint32_t samples) {
+    f.publish(batch, samples);
+    receive();
+}
+template <class... Parts>
+void ScriptedConsumer::send(const Parts&... message) {
+    port->send_work(of_run(message...));
+    f.broker->step();
+    receive();
 }
 
 inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records) {

@@ -43,8 +43,7 @@ TEST(BrokerPoolSize, AStepReadsOnlyTheSlabsItMoves) {
     ASSERT_TRUE(consumer.join());
     const Unreadable unused(unused_entries(f));
     for (std::uint64_t batch = 0; batch < 1000; ++batch) {
-        f.publish(batch);
-        consumer.receive();
+        consumer.take(batch);
         ASSERT_EQ(consumer.tickets.size(), batch + 1);
         consumer.release(consumer.tickets.back());
     }
@@ -72,8 +71,7 @@ TEST(BrokerPoolSize, ReportsShareTheDeadLetters) {
     ASSERT_TRUE(consumer.join());
     const BrokerReport early = f.report();
     for (std::uint64_t batch = 0; batch < 3; ++batch) {
-        f.publish(batch);
-        consumer.receive();
+        consumer.take(batch);
         consumer.release(consumer.tickets.back(), ReleaseKind::Rejected);
         f.broker->step();
     }
@@ -88,8 +86,7 @@ TEST(BrokerPoolSize, WritesADeadLetterWhileNoConsumerHasRoom) {
     ScriptedConsumer rejecting(f, 11, 1);
     ASSERT_TRUE(rejecting.join());
     f.publish(0);
-    f.publish(1);
-    rejecting.receive();
+    rejecting.take(1);
     const SlabTicket ticket = rejecting.tickets.at(0);
     ScriptedConsumer busy(f, 12, 1);
     ASSERT_TRUE(busy.join());

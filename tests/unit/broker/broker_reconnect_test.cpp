@@ -85,13 +85,9 @@ bool come_back(RecoveryFixture& f, ScriptedConsumer& consumer, const std::vector
                       .holding = static_cast<std::uint32_t>(kept.size()),
                       .window = consumer.window,
                       .program_version = {}};
-    consumer.port->send_work(of_run(hello, std::span<const SlabTicket>(kept)));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(hello, std::span<const SlabTicket>(kept));
     if (!consumer.challenge) return false;
-    consumer.port->send_work(of_run(Answer{consumer.challenge->secret}));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(Answer{consumer.challenge->secret});
     return consumer.welcome.has_value();
 }
 
@@ -260,9 +256,7 @@ TEST(BrokerReconnect, OnlyCountsAHelloWithTooManyHoldings) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);
     const Hello hello{.previous_session = 1, .last_delivery = 0, .holding = 3, .window = 1, .program_version = {}};
-    consumer.port->send_work(of_run(hello));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(hello);
     EXPECT_FALSE(consumer.challenge);
     EXPECT_EQ(f.report().refused.at("hello with more holdings than records"), 1U);
 }
@@ -383,8 +377,7 @@ RC_GTEST_PROP(BrokerReconnectHistories, LoseNothingAndCountEverythingOnce, ()) {
         take_in();
         for (ReconnectingConsumer& person : consumers)
             for (const SlabTicket& ticket : std::exchange(person.held, {})) person.consumer->release(ticket);
-        f.clock.advance(std::chrono::seconds(1));
-        f.broker->step();
+        f.advance(std::chrono::seconds(1));
     }
     RC_ASSERT(f.report().published.batches == batches);
     RC_ASSERT(f.report().completed.batches == batches);

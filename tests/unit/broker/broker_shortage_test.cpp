@@ -25,12 +25,10 @@ TEST(Shortage, ReportsThatNoConsumerIsThere) {
 
 TEST(Shortage, NamesHoldersTheirSlabsAndTheTimes) {
     BrokerFixture f(3);
-    ScriptedConsumer slow(f, 4711, 1);
-    slow.join();
+    JoinedConsumer slow(f, 4711, 1);
     f.publish(0);
     f.advance(seconds(7));
-    ScriptedConsumer quick(f, 4712, 2);
-    quick.join();
+    JoinedConsumer quick(f, 4712, 2);
     f.publish(1);
     f.publish(2);
     f.advance(seconds(2));
@@ -43,13 +41,11 @@ TEST(Shortage, NamesHoldersTheirSlabsAndTheTimes) {
 
 TEST(Shortage, DistinguishesALateHolderFromAWorkingOne) {
     BrokerFixture f(1);
-    ScriptedConsumer late(f, 11, 1);
-    late.join();
+    JoinedConsumer late(f, 11, 1);
     f.publish(0);
     f.advance(seconds(31));
     f.broker->step();
-    ScriptedConsumer other(f, 12, 1);
-    other.join();
+    JoinedConsumer other(f, 12, 1);
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     f.clock.advance(seconds(1));
@@ -61,8 +57,7 @@ TEST(Shortage, DistinguishesALateHolderFromAWorkingOne) {
 
 TEST(Shortage, ReportsThatAllConsumersLeave) {
     BrokerFixture f(1);
-    ScriptedConsumer leaving(f, 11, 1);
-    leaving.join();
+    JoinedConsumer leaving(f, 11, 1);
     f.publish(0);
     leaving.port->send_work(of_run(Credit{leaving.welcome->session, 0, 0}));
     f.broker->step();

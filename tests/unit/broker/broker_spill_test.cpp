@@ -82,8 +82,7 @@ TEST_F(BrokerSpill, SpillsTheOldestSlabAndReadsItBackForAConsumer) {
     fill(1, 20);
     block_egress();
     EXPECT_EQ(files(), 0U) << "consumers get a moment first";
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     wait_for_the_disk(1);
     EXPECT_EQ(count(f.report(), SlabState::Ready), 2U) << "until the broker sees the file, the slab keeps its state";
     f.broker->step();
@@ -98,8 +97,7 @@ TEST_F(BrokerSpill, SpillsTheOldestSlabAndReadsItBackForAConsumer) {
 
     f.exchange->finish();
     f.broker->step();
-    ScriptedConsumer consumer(f, 11, 1);
-    consumer.join();
+    JoinedConsumer consumer(f, 11, 1);
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);
@@ -131,8 +129,7 @@ TEST_F(BrokerSpill, SpillsOnlySlabsThatHaveMemory) {
     f.publish(1);
     f.unmade = {0, 1};  // as in a run that was taken over, whose memory is being mapped
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     f.unmade = {0};
     f.broker->step();
     wait_for_the_disk(1);
@@ -146,10 +143,8 @@ TEST_F(BrokerSpill, DoesNotDeliverASlabThatIsBeingWritten) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
-    ScriptedConsumer consumer(f, 11, 8);
-    consumer.join();
+    f.advance(milliseconds(50));
+    JoinedConsumer consumer(f, 11, 8);
     // If the disk was done by then, another slab may have been filled.
     for (const SlabTicket& ticket : consumer.tickets) EXPECT_NE(ticket.generation, 1U);
     wait_for_the_disk(1);
@@ -160,17 +155,14 @@ TEST_F(BrokerSpill, WaitsWhenTheDiskIsFull) {
     std::filesystem::remove_all(folder_);
     f.publish(0);
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     wait_for_the_disk(1);
     f.broker->step();
     EXPECT_THAT(f.report().spill_error, HasSubstr("writing " + folder_ + "/slab-0-1.spill, 512 bytes"));
     EXPECT_EQ(f.report().spilled.samples, 0U);
-    f.clock.advance(seconds(1));
-    f.broker->step();
+    f.advance(seconds(1));
     EXPECT_EQ(outcomes_, 1) << "the disk is retried later, not immediately";
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     f.broker->step();
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
@@ -184,15 +176,13 @@ TEST_F(BrokerSpill, WaitsWhenTheDiskIsFull) {
 TEST_F(BrokerSpill, ASpilledSlabKeepsItsIncidentReport) {
     BrokerFixture& f = start(1);
     f.publish(0);
-    ScriptedConsumer crashing(f, 11, 1);
-    crashing.join();
+    JoinedConsumer crashing(f, 11, 1);
     crashing.receive();
     ASSERT_EQ(crashing.tickets.size(), 1U);
     crashing.work_on(crashing.tickets[0]);
     crashing.die();
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     EXPECT_FALSE(store_->busy());
     EXPECT_EQ(f.ledger.failures(0), 1U);
 }
@@ -201,16 +191,14 @@ TEST_F(BrokerSpill, AMissingFileEndsTheRun) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     wait_for_the_disk(1);
     f.broker->step();
     egress_.join();
     std::filesystem::remove(folder_ + "/slab-0-1.spill");
     f.exchange->finish();
     f.broker->step();
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
     try {
@@ -228,15 +216,13 @@ TEST_F(BrokerSpill, AnAbortKeepsSpilledSlabsInTheRecords) {
     BrokerFixture& f = start(1);
     f.publish(0);
     block_egress();
-    f.clock.advance(milliseconds(50));
-    f.broker->step();
+    f.advance(milliseconds(50));
     wait_for_the_disk(1);
     f.broker->step();
     egress_.join();
     f.exchange->finish();
     f.broker->step();
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
     consumer.release(consumer.tickets[0]);

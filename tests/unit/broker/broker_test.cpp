@@ -101,17 +101,13 @@ TEST(Broker, AConsumerWaitsForADescriptorToBeWatchedWith) {
 TEST(Broker, RefusesAConsumerWithOtherWork) {
     BrokerFixture f(1, {.work = 5});
     ScriptedConsumer other(f, 11);
-    other.port->send_work(of_run(Hello{.work = 6, .window = 2}));
-    f.broker->step();
-    other.receive();
+    other.send(Hello{.work = 6, .window = 2});
     ASSERT_TRUE(other.refused);
     EXPECT_EQ(static_cast<RefusalReason>(other.refused->reason), RefusalReason::Work);
     EXPECT_NE(get_text(other.refused->text).find("process 11"), std::string::npos);
     EXPECT_EQ(f.report().refused["refused: other work"], 1U);
     ScriptedConsumer same(f, 12);
-    same.port->send_work(of_run(Hello{.work = 5, .window = 2}));
-    f.broker->step();
-    same.receive();
+    same.send(Hello{.work = 5, .window = 2});
     EXPECT_TRUE(same.challenge);
 }
 
@@ -120,9 +116,7 @@ TEST(Broker, RefusesAWrongAnswer) {
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
     ASSERT_TRUE(consumer.challenge);
-    consumer.port->send_work(of_run(Answer{consumer.challenge->secret + 1}));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(Answer{consumer.challenge->secret + 1});
     EXPECT_FALSE(consumer.welcome);
     EXPECT_EQ(f.report().refused.at("challenge not answered"), 1U);
 }
@@ -132,9 +126,7 @@ TEST(Broker, DoesNotAdmitAPeerThatDiedBeforeItsAnswer) {
     ScriptedConsumer consumer(f, 11);
     consumer.hello();
     f.watch.end(11);
-    consumer.port->send_work(of_run(Answer{consumer.challenge->secret}));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(Answer{consumer.challenge->secret});
     EXPECT_FALSE(consumer.welcome);
 }
 
@@ -154,10 +146,8 @@ TEST(Broker, AnswersARepeatedHelloAsBefore) {
 
 TEST(Broker, DeliversAtMostTheWindow) {
     BrokerFixture f(8);
-    ScriptedConsumer consumer(f, 11, 2);
-    consumer.join();
-    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11, 2);
+    for (std::uint64_t batch = 0; batch < 6; ++batch) consumer.take(batch);
     EXPECT_EQ(consumer.tickets.size(), 2U);
     consumer.release(consumer.tickets[0]);
     EXPECT_EQ(consumer.tickets.size(), 3U);
@@ -165,28 +155,22 @@ TEST(Broker, DeliversAtMostTheWindow) {
 
 TEST(Broker, GivesTheLastTwoSlabsOnlyToIdleConsumers) {
     BrokerFixture f(8);
-    ScriptedConsumer first(f, 11, 4);
-    first.join();
+    JoinedConsumer first(f, 11, 4);
     f.publish(0);
     f.publish(1);
-    f.publish(2);
-    first.receive();
+    first.take(2);
     EXPECT_EQ(first.tickets.size(), 1U) << "one while idle";
-    f.publish(3);
-    first.receive();
+    first.take(3);
     EXPECT_EQ(first.tickets.size(), 2U) << "one more when three were waiting";
-    ScriptedConsumer second(f, 12, 4);
-    second.join();
+    JoinedConsumer second(f, 12, 4);
     second.receive();
     EXPECT_EQ(second.tickets.size(), 1U);
 }
 
 TEST(Broker, RecordsTheHolderBeforeTheTicketIsSent) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     ASSERT_EQ(consumer.tickets.size(), 1U);
     EXPECT_TRUE(
         f.ledger.holds(consumer.tickets[0].slab, {consumer.welcome->consumer_index, consumer.welcome->session}));
@@ -194,16 +178,13 @@ TEST(Broker, RecordsTheHolderBeforeTheTicketIsSent) {
 
 TEST(Broker, RedirectsATicketForAVanishedPeer) {
     BrokerFixture f;
-    ScriptedConsumer gone(f, 11);
-    gone.join();
+    JoinedConsumer gone(f, 11);
     gone.port.reset();
     f.publish(0);
     EXPECT_EQ(f.ledger.count(SlabState::Ready), 1U);
-    ScriptedConsumer other(f, 12);
-    other.join();
+    JoinedConsumer other(f, 12);
     f.watch.end(11);
-    f.clock.advance(seconds(1));
-    f.broker->step();
+    f.advance(seconds(1));
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     EXPECT_EQ(f.report().published.samples, 4U);
@@ -211,11 +192,9 @@ TEST(Broker, RedirectsATicketForAVanishedPeer) {
 
 TEST(Broker, CreditZeroStopsDelivery) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
-    f.publish(0);
-    consumer.receive();
+    consumer.take(0);
     EXPECT_TRUE(consumer.tickets.empty());
 }
 
@@ -236,15 +215,12 @@ TEST(Broker, ReportsTheConsumersThatTakeSlabs) {
 
 TEST(Broker, RefillsACompletedSlabInTheNextGeneration) {
     BrokerFixture f(1);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     EXPECT_FALSE(f.can_fill());
     consumer.release(consumer.tickets[0]);
     ASSERT_TRUE(f.can_fill());
-    f.publish(1);
-    consumer.receive();
+    consumer.take(1);
     EXPECT_EQ(consumer.acknowledged, 1U);
     EXPECT_EQ(consumer.tickets[1].generation, consumer.tickets[0].generation + 1);
     const BrokerReport report = f.report();
@@ -255,10 +231,8 @@ TEST(Broker, RefillsACompletedSlabInTheNextGeneration) {
 
 TEST(Broker, AcknowledgesARepeatedReleaseWithoutEffect) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     consumer.release(consumer.tickets[0]);
     consumer.acknowledged = 0;
     consumer.send_releases(1, {{consumer.tickets[0], 1, 0}});
@@ -272,17 +246,14 @@ TEST(Broker, ReportsAnAcceptedCompletionOnce) {
     BrokerOptions options;
     options.on_completed = [&completed](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
     BrokerFixture f(4, options);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(5);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(5);
     SlabTicket stale = consumer.tickets.at(0);
     ++stale.generation;
     consumer.release(stale);
     consumer.release(consumer.tickets[0], ReleaseKind::Returned);
     EXPECT_TRUE(completed.empty());
-    f.clock.advance(seconds(1));
-    f.broker->step();
+    f.advance(seconds(1));
     consumer.receive();
     consumer.release(consumer.tickets.at(1));
     consumer.release(consumer.tickets[1]);
@@ -292,48 +263,38 @@ TEST(Broker, ReportsAnAcceptedCompletionOnce) {
 
 TEST(Broker, AcknowledgesReleasesRarelyButALeaverImmediately) {
     BrokerFixture f(8);
-    ScriptedConsumer consumer(f, 11, 8);
-    consumer.join();
-    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11, 8);
+    for (std::uint64_t batch = 0; batch < 6; ++batch) consumer.take(batch);
     ASSERT_GE(consumer.tickets.size(), 4U);
     consumer.release(consumer.tickets[0]);
     EXPECT_EQ(consumer.acknowledged, 0U) << "it is sent with the next tickets";
-    f.publish(6);
-    consumer.receive();
+    consumer.take(6);
     EXPECT_EQ(consumer.acknowledged, 1U);
     consumer.release(consumer.tickets[1]);
-    f.publish(7);
-    consumer.receive();
+    consumer.take(7);
     ASSERT_GE(consumer.tickets.size(), 6U);
     EXPECT_EQ(consumer.acknowledged, 1U) << "too soon after the last one";
     EXPECT_LE(f.broker->patience(), kAcknowledgeAlone);
-    f.clock.advance(kAcknowledgeAlone);
-    f.broker->step();
+    f.advance(kAcknowledgeAlone);
     consumer.receive();
     EXPECT_EQ(consumer.acknowledged, 2U) << "no tickets came";
     consumer.release(consumer.tickets[2]);
     EXPECT_EQ(consumer.acknowledged, 2U);
-    consumer.port->send_work(of_run(Credit{consumer.welcome->session, 0, 0}));
-    f.broker->step();
-    consumer.receive();
+    consumer.send(Credit{consumer.welcome->session, 0, 0});
     EXPECT_EQ(consumer.acknowledged, 3U) << "it waits for no other release";
 }
 
 TEST(Broker, RedoesAKilledConsumersUnreleasedSlabWithoutACharge) {
     BrokerFixture f(8);
-    auto killed = std::make_unique<ScriptedConsumer>(f, 11, 8);
-    killed->join();
-    for (std::uint64_t batch = 0; batch < 6; ++batch) f.publish(batch);
-    killed->receive();
+    auto killed = std::make_unique<JoinedConsumer>(f, 11, 8);
+    for (std::uint64_t batch = 0; batch < 6; ++batch) killed->take(batch);
     const std::size_t held = killed->tickets.size();
     ASSERT_GE(held, 3U);
     // It has committed the first two, holds their releases back, and works on the third.
     killed->work_on(killed->tickets[2]);
     killed->die();
     EXPECT_TRUE(f.report().conserved());
-    ScriptedConsumer successor(f, 12, 8);
-    successor.join();
+    JoinedConsumer successor(f, 12, 8);
     f.broker->step();
     successor.receive();
     for (std::size_t i = 0; i < held; ++i) {
@@ -352,8 +313,7 @@ TEST(Broker, RedoesAKilledConsumersUnreleasedSlabWithoutACharge) {
 
 TEST(Broker, DeliversASlabPublishedDuringItsSleepWithoutAStep) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     f.broker->step();
     EXPECT_GT(f.broker->patience(), std::chrono::nanoseconds{});
     for (std::uint64_t batch = 0; batch < 2; ++batch) {
@@ -370,10 +330,8 @@ TEST(Broker, DeliversASlabPublishedDuringItsSleepWithoutAStep) {
 
 TEST(Broker, AStandInOnlyDelivers) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     auto loan = f.exchange->wait_for_slab();
     const Bytes release =
         of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets.at(0), 1, 0}});
@@ -393,10 +351,8 @@ TEST(Broker, AStandInOnlyDelivers) {
 
 TEST(Broker, AStandInReportsNoShortageWhileAReleaseWaits) {
     BrokerFixture f(2);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     auto loan = f.exchange->wait_for_slab();
     std::optional<WriteLoan> next;
     std::thread asks([&] { next = f.exchange->wait_for_slab(SlabExchange::WhenNone::Return); });
@@ -413,18 +369,15 @@ TEST(Broker, AStandInReportsNoShortageWhileAReleaseWaits) {
 
 TEST(Broker, AReleaseAfterAGapWaitsForTheMissingOne) {
     BrokerFixture f(8);
-    ScriptedConsumer consumer(f, 11, 4);
-    consumer.join();
-    for (std::uint64_t batch = 0; batch < 5; ++batch) f.publish(batch);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11, 4);
+    for (std::uint64_t batch = 0; batch < 5; ++batch) consumer.take(batch);
     ASSERT_GE(consumer.tickets.size(), 2U);
     consumer.send_releases(2, {{consumer.tickets[1], 1, 0}});
     EXPECT_EQ(consumer.acknowledged, 0U);
     EXPECT_EQ(f.report().completed.slabs, 0U);
     consumer.send_releases(1, {{consumer.tickets[0], 1, 0}, {consumer.tickets[1], 1, 0}});
     EXPECT_EQ(f.report().completed.slabs, 2U);
-    f.clock.advance(kAcknowledgeAlone);
-    f.broker->step();
+    f.advance(kAcknowledgeAlone);
     consumer.receive();
     EXPECT_EQ(consumer.acknowledged, 2U);
 }
@@ -435,8 +388,7 @@ TEST(Broker, RefusesAReleaseInAnotherConsumersName) {
     ScriptedConsumer thief(f, 12);
     holder.join();
     thief.join();
-    f.publish(0);
-    holder.receive();
+    holder.take(0);
     thief.receive();
     ScriptedConsumer& owner = holder.tickets.empty() ? thief : holder;
     ScriptedConsumer& other = holder.tickets.empty() ? holder : thief;
@@ -452,8 +404,7 @@ TEST(Broker, RefusesAReleaseInAnotherConsumersName) {
 
 TEST(Broker, CountsGarbageWithoutEffect) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     f.publish(0);
     const std::vector<SlabEntry> before = f.entries;
     const Bytes garbage(100, std::byte{0xee});
@@ -471,10 +422,8 @@ TEST(Broker, CountsGarbageWithoutEffect) {
 // and attempt are valid here, too.
 TEST(Broker, IgnoresAnotherRunsMessages) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     ASSERT_EQ(consumer.tickets.size(), 1U);
     const std::vector<SlabEntry> before = f.entries;
     constexpr std::uint64_t kDeadRun = BrokerFixture::kNonce + 1;
@@ -497,8 +446,7 @@ TEST(Broker, IgnoresAnotherRunsMessages) {
     EXPECT_EQ(f.report().refused.at("work message of another run"), 4U);
     consumer.release(consumer.tickets[0]);
     EXPECT_EQ(f.report().completed.slabs, 1U);
-    f.publish(1);
-    consumer.receive();
+    consumer.take(1);
     EXPECT_EQ(consumer.tickets.size(), 2U) << "its credit is unchanged";
 }
 
@@ -534,14 +482,11 @@ TEST(Broker, AConsumerThatEndsBeforeItsWelcomeFreesItsPlace) {
 
 TEST(Broker, RedeliversADeadConsumersBatchFromTheSameBytes) {
     BrokerFixture f;
-    ScriptedConsumer first(f, 11);
-    first.join();
-    f.publish(0);
-    first.receive();
+    JoinedConsumer first(f, 11);
+    first.take(0);
     first.work_on(first.tickets[0]);
     first.die();
-    ScriptedConsumer second(f, 12);
-    second.join();
+    JoinedConsumer second(f, 12);
     second.receive();
     ASSERT_EQ(second.tickets.size(), 1U);
     EXPECT_EQ(second.tickets[0].slab, first.tickets[0].slab);
@@ -556,10 +501,8 @@ TEST(Broker, RedeliversADeadConsumersBatchFromTheSameBytes) {
 
 TEST(Broker, CountsAReleaseSentBeforeADeath) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     consumer.port->send_release(
         of_run(Releases{consumer.welcome->session, 1}, std::vector<ReleaseRecord>{{consumer.tickets[0], 1, 0}}));
     f.watch.end(11);
@@ -572,8 +515,7 @@ TEST(Broker, GivesUpABatchAfterThreeDeaths) {
     BrokerFixture f(1);
     f.publish(9);
     for (pid_t pid = 11; pid < 14; ++pid) {
-        ScriptedConsumer consumer(f, pid);
-        consumer.join();
+        JoinedConsumer consumer(f, pid);
         consumer.receive();
         ASSERT_EQ(consumer.tickets.size(), 1U) << pid;
         consumer.work_on(consumer.tickets[0]);
@@ -592,8 +534,7 @@ TEST(Broker, DoesNotChargeTheDeathOfAnIdleHolder) {
     BrokerFixture f(1);
     f.publish(0);
     for (pid_t pid = 11; pid < 20; ++pid) {
-        ScriptedConsumer consumer(f, pid);
-        consumer.join();
+        JoinedConsumer consumer(f, pid);
         consumer.receive();
         ASSERT_EQ(consumer.tickets.size(), 1U);
         consumer.die();
@@ -607,8 +548,7 @@ TEST(Broker, DoesNotReportAnEndWithoutASlabAsADeath) {
     BrokerFixture f(1);
     f.publish(0);
     testing::internal::CaptureStdout();
-    ScriptedConsumer sound(f, 11);
-    sound.join();
+    JoinedConsumer sound(f, 11);
     sound.receive();
     ASSERT_EQ(sound.tickets.size(), 1U);
     sound.work_on(sound.tickets[0]);
@@ -622,8 +562,7 @@ TEST(Broker, DoesNotReportAnEndWithoutASlabAsADeath) {
     EXPECT_THAT(ended, Not(HasSubstr("0 slabs")));
     testing::internal::CaptureStdout();
     f.publish(1);
-    ScriptedConsumer dying(f, 12);
-    dying.join();
+    JoinedConsumer dying(f, 12);
     dying.receive();
     dying.die();
     spdlog::default_logger()->flush();
@@ -633,8 +572,7 @@ TEST(Broker, DoesNotReportAnEndWithoutASlabAsADeath) {
 TEST(Broker, APreviousSessionsHeartbeatIsNotCharged) {
     BrokerFixture f(1);
     f.publish(0);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     consumer.receive();
     consumer.work_on(consumer.tickets[0]);
     store_word(f.heartbeats[consumer.welcome->consumer_index].session, consumer.welcome->session + 5);
@@ -646,14 +584,11 @@ TEST(Broker, APreviousSessionsHeartbeatIsNotCharged) {
 
 TEST(Broker, RedeliversASlabWithoutProgressAndKeepsItsMemory) {
     BrokerFixture f(1);
-    ScriptedConsumer hung(f, 11);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, 11);
+    hung.take(0);
     f.advance(seconds(31));
     f.broker->step();
-    ScriptedConsumer other(f, 12);
-    other.join();
+    JoinedConsumer other(f, 12);
     other.receive();
     ASSERT_EQ(other.tickets.size(), 1U);
     other.release(other.tickets[0]);
@@ -675,8 +610,7 @@ TEST(Broker, TheFirstToFinishCompletesAnOverdueSlab) {
         slow.back()->receive();
         ASSERT_EQ(slow.back()->tickets.size(), 1U) << pid;
         slow.back()->work_on(slow.back()->tickets[0]);
-        f.clock.advance(seconds(1));
-        f.broker->step();  // sees its last heartbeat
+        f.advance(seconds(1));  // sees its last heartbeat
         f.advance(seconds(31));
         f.broker->step();
     }
@@ -694,10 +628,8 @@ TEST(Broker, TheFirstToFinishCompletesAnOverdueSlab) {
 // A frozen container: neither broker nor consumer ran, so no consumer is late.
 TEST(Broker, TheBrokersOwnPauseDoesNotExpireLeases) {
     BrokerFixture f(1, {.kill_stalled = true});
-    ScriptedConsumer working(f, 11);
-    working.join();
-    f.publish(0);
-    working.receive();
+    JoinedConsumer working(f, 11);
+    working.take(0);
     working.work_on(working.tickets[0]);
     f.advance(seconds(1));
     for (int pause = 0; pause < 3; ++pause) {
@@ -715,10 +647,8 @@ TEST(Broker, TheBrokersOwnPauseDoesNotExpireLeases) {
 
 TEST(Broker, ProgressExtendsTheLease) {
     BrokerFixture f(1);
-    ScriptedConsumer busy(f, 11);
-    busy.join();
-    f.publish(0);
-    busy.receive();
+    JoinedConsumer busy(f, 11);
+    busy.take(0);
     for (std::uint64_t i = 1; i < 6; ++i) {
         f.advance(seconds(20));
         store_word(f.heartbeats[busy.welcome->consumer_index].progress, i);
@@ -729,35 +659,27 @@ TEST(Broker, ProgressExtendsTheLease) {
 
 TEST(Broker, DeliversNothingToAHungConsumer) {
     BrokerFixture f(4);
-    ScriptedConsumer hung(f, 11);
-    hung.join();
-    f.publish(0);
-    hung.receive();
+    JoinedConsumer hung(f, 11);
+    hung.take(0);
     f.advance(seconds(31));
     f.broker->step();
-    f.publish(1);
-    hung.receive();
+    hung.take(1);
     EXPECT_EQ(hung.tickets.size(), 1U);
     store_word(f.heartbeats[hung.welcome->consumer_index].progress, 5);
-    f.clock.advance(seconds(1));
-    f.broker->step();
+    f.advance(seconds(1));
     hung.release(hung.tickets[0]);
-    f.clock.advance(seconds(1));
-    f.broker->step();
+    f.advance(seconds(1));
     hung.receive();
     EXPECT_EQ(hung.tickets.size(), 2U);
 }
 
 TEST(Broker, BacksOffAfterAReturn) {
     BrokerFixture f(1);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     consumer.release(consumer.tickets[0], ReleaseKind::Returned);
     EXPECT_EQ(consumer.tickets.size(), 1U) << "not immediately";
-    f.clock.advance(milliseconds(150));
-    f.broker->step();
+    f.advance(milliseconds(150));
     consumer.receive();
     EXPECT_EQ(consumer.tickets.size(), 2U);
     EXPECT_EQ(f.ledger.failures(0), 0U);
@@ -767,10 +689,8 @@ TEST(Broker, BacksOffAfterAReturn) {
 
 TEST(Broker, EndsOnceAllIsReleasedAndAllConsumersHaveLeft) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
-    f.publish(0);
-    consumer.receive();
+    JoinedConsumer consumer(f, 11);
+    consumer.take(0);
     f.exchange->finish();
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
@@ -788,8 +708,7 @@ TEST(Broker, EndsOnceAllIsReleasedAndAllConsumersHaveLeft) {
 
 TEST(Broker, DoesNotWaitForeverForDisconnects) {
     BrokerFixture f;
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     f.exchange->finish();
     f.broker->step();
     EXPECT_FALSE(f.broker->ended());
@@ -810,8 +729,7 @@ TEST(Broker, WaitsWithoutConsumersAndReportsWhy) {
 
 TEST(Broker, AnAbortReturnsSlabsThatWereNotBegun) {
     BrokerFixture f(4);
-    ScriptedConsumer consumer(f, 11);
-    consumer.join();
+    JoinedConsumer consumer(f, 11);
     for (std::uint64_t batch = 0; batch < 3; ++batch) f.publish(batch);
     f.broker->abort();
     f.broker->step();
@@ -828,11 +746,9 @@ TEST(Broker, AnAbortReturnsSlabsThatWereNotBegun) {
 
 TEST(Broker, SteadyFiguresExcludeTheWarmUp) {
     BrokerFixture f(8, {.warmup_batches = 2});
-    ScriptedConsumer consumer(f, 11, 1);
-    consumer.join();
+    JoinedConsumer consumer(f, 11, 1);
     for (std::uint64_t batch = 0; batch < 5; ++batch) {
-        f.publish(batch);
-        consumer.receive();
+        consumer.take(batch);
         f.clock.advance(seconds(1));
         consumer.release(consumer.tickets.back());
     }
