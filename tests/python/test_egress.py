@@ -17,7 +17,7 @@ import weakref
 
 import offramp
 from offramp._run import Stats, StallWarner, Releases
-from world import WATCHDOG_SECONDS, World, needs_numpy, wait_for
+from world import DTYPES, WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints each sample as a line of JSON.
 READER = """
@@ -110,23 +110,7 @@ class Batches(Egresses):
     def test_every_type_arrives_unchanged(self):
         import numpy
 
-        made = {
-            name: numpy.arange(12).reshape(3, 4).astype(name)
-            for name in (
-                "int8",
-                "int16",
-                "int32",
-                "int64",
-                "uint8",
-                "uint16",
-                "uint32",
-                "uint64",
-                "float16",
-                "float32",
-                "float64",
-                "bool",
-            )
-        }
+        made = {name: numpy.arange(12).reshape(3, 4).astype(name) for name in DTYPES}
         reader = self.reader()
         with offramp.Egress(self.run_dir) as egress:
             egress.submit(made, ["a", "b", "c"])

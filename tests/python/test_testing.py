@@ -14,23 +14,9 @@ import zlib
 from unittest import mock
 
 import offramp
-from world import World, needs_numpy
+from world import DTYPES, World, needs_numpy
 
 PROGRAMS = str(pathlib.Path(os.environ["OFFRAMP_LIBRARY"]).resolve().parents[1] / "bin")
-DTYPES = (
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bool",
-)
 
 
 def png(pixels):

@@ -21,7 +21,7 @@ import offramp
 from offramp._run import LOOK_SECONDS, Releases
 from test_arrays import STRIDES, Exported, ExportedUnversioned
 from test_egress import Egresses
-from world import needs_numpy, wait_for
+from world import DTYPES, needs_numpy, wait_for
 
 TORCH = importlib.util.find_spec("torch") is not None
 ON_GPU = os.environ.get("OFFRAMP_TEST_DEVICE", "cpu") != "cpu"
@@ -58,23 +58,7 @@ class OnTheCpu(Egresses):
     def test_every_type_arrives_unchanged(self):
         import torch
 
-        made = {
-            name: torch.arange(12).reshape(3, 4).to(getattr(torch, name))
-            for name in (
-                "int8",
-                "int16",
-                "int32",
-                "int64",
-                "uint8",
-                "uint16",
-                "uint32",
-                "uint64",
-                "float16",
-                "float32",
-                "float64",
-                "bool",
-            )
-        }
+        made = {name: torch.arange(12).reshape(3, 4).to(getattr(torch, name)) for name in DTYPES}
         reader = self.reader()
         with offramp.Egress(
             self.run_dir, {name: (tensor.dtype, tensor.shape) for name, tensor in made.items()}, "cpu"

@@ -16,6 +16,8 @@ import unittest.mock
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+# NumPy's and PyTorch's names of the types that a tensor may have, but for bfloat16.
+DTYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bool".split()
 
 needs_numpy = unittest.skipUnless(importlib.util.find_spec("numpy"), "skipped: no NumPy")
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "tests/contract/abi/abi_world.hpp"
-#include "tests/contract/abi/pipe.hpp"
+#include "tests/support/pipe.hpp"
 
 namespace offramp::test {
 namespace {

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "tests/contract/abi/abi_world.hpp"
-#include "tests/contract/abi/pipe.hpp"
+#include "tests/support/pipe.hpp"
 
 namespace offramp::test {
 namespace {

@@ -1,8 +1,6 @@
 #include "consumer/session/consumer_loop.hpp"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <functional>
 #include <stdexcept>
@@ -10,9 +8,9 @@
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/unique_fd.hpp"
 #include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
+#include "tests/support/pipe.hpp"
 #include "tests/unit/session/fake_run.hpp"
 #include "tests/unit/session/scripted_producer.hpp"
 
@@ -21,19 +19,6 @@ namespace {
 
 constexpr std::uint64_t kSession = 6;
 constexpr std::uint32_t kConsumerIndex = 1;
-
-// A pipe whose writing end the test holds: writing a byte plays a readable pidfd or signalfd, closing its end.
-struct TestPipe {
-    TestPipe() {
-        int ends[2];
-        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-        reading = UniqueFd(ends[0]);
-        writing = UniqueFd(ends[1]);
-    }
-    void ring() const { EXPECT_EQ(::write(writing.get(), "x", 1), 1); }
-    UniqueFd reading;
-    UniqueFd writing;
-};
 
 // Records the first items that it receives, and behaves as the test sets.
 class ScriptedProcessor final : public SlabProcessor {
@@ -99,27 +84,26 @@ class ConsumerLoopTest : public ::testing::Test {
     ScriptedProcessor processor_;
     int made_ = 0;
     bool sink_unreachable_ = false;
-    TestPipe producer_life_;
-    TestPipe lifeline_;
-    TestPipe signals_;
-    ConsumerLoop loop_{*port_,
-                       session_,
-                       mappings_,
-                       [this](std::uint32_t) -> SlabProcessor& {
-                           ++made_;
-                           if (sink_unreachable_) throw Error(ErrorKind::SinkUnavailable, "the test's sink is away");
-                           return processor_;
-                       },
-                       clock_,
-                       {.producer = producer_life_.reading.get(),
-                        .lifeline = lifeline_.reading.get(),
-                        .signals = signals_.reading.get()},
-                       {},
-                       [this] {
-                           ++run_observations_;
-                           if (on_look_) on_look_();
-                           return liveness_;
-                       }};
+    test::Pipe producer_life_;
+    test::Pipe lifeline_;
+    test::Pipe signals_;
+    ConsumerLoop loop_{
+        *port_,
+        session_,
+        mappings_,
+        [this](std::uint32_t) -> SlabProcessor& {
+            ++made_;
+            if (sink_unreachable_) throw Error(ErrorKind::SinkUnavailable, "the test's sink is away");
+            return processor_;
+        },
+        clock_,
+        {.producer = producer_life_.read_end(), .lifeline = lifeline_.read_end(), .signals = signals_.read_end()},
+        {},
+        [this] {
+            ++run_observations_;
+            if (on_look_) on_look_();
+            return liveness_;
+        }};
     RunLiveness liveness_ = RunLiveness::Open;
     int run_observations_ = 0;
     std::function<void()> on_look_;
@@ -325,7 +309,7 @@ TEST_F(ConsumerLoopTest, ADrainFinishesTheHeldSlabs) {
 TEST_F(ConsumerLoopTest, ASignalFinishesTheCurrentSlabAndReturnsTheOthers) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
-        signals_.ring();
+        signals_.notify();
         clock_.advance(ConsumerLoop::kLookEvery);
     };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11), run_.lease_filled(2, 12)});
@@ -342,7 +326,7 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheCurrentSlabAndReturnsTheOthers) {
 
 TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsImmediately) {
     greet();
-    signals_.ring();
+    signals_.notify();
     const auto end = loop_.turn();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -351,7 +335,7 @@ TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsImmediately) {
 TEST_F(ConsumerLoopTest, FinishesOnlyTheCurrentSlabAfterTheProducersDeath) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
-        producer_life_.ring();
+        producer_life_.notify();
         clock_.advance(ConsumerLoop::kLookEvery);
     };
     deliver({run_.lease_filled(0, 10), run_.lease_filled(1, 11)});
@@ -365,8 +349,8 @@ TEST_F(ConsumerLoopTest, FinishesOnlyTheCurrentSlabAfterTheProducersDeath) {
 TEST_F(ConsumerLoopTest, ReportsThatItMayBeTheLastWithoutProducerAndLauncher) {
     welcome();
     processor_.behaviour = [&](const Progress&, const StillCurrent&) {
-        lifeline_.writing.reset();
-        producer_life_.ring();
+        lifeline_.close_write_end();
+        producer_life_.notify();
     };
     deliver({run_.lease_filled(0, 10)});
     const auto end = settle();
@@ -377,7 +361,7 @@ TEST_F(ConsumerLoopTest, ReportsThatItMayBeTheLastWithoutProducerAndLauncher) {
 
 TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
     welcome();
-    lifeline_.writing.reset();
+    lifeline_.close_write_end();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -389,7 +373,7 @@ TEST_F(ConsumerLoopTest, AnIdleConsumerLeavesWithItsLauncher) {
 TEST_F(ConsumerLoopTest, ReceivesADeadProducersLastMessage) {
     welcome();
     producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
-    producer_life_.ring();
+    producer_life_.notify();
     const auto end = loop_.turn();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -400,7 +384,7 @@ class WithoutLauncherTest : public ConsumerLoopTest {
   protected:
     std::optional<ConsumerLoop::End> end_when_the_producer_dies(RunLiveness liveness) {
         liveness_ = liveness;
-        producer_life_.ring();
+        producer_life_.notify();
         return alone_.turn();
     }
 
@@ -415,7 +399,7 @@ class WithoutLauncherTest : public ConsumerLoopTest {
 
     ConsumerLoop alone_{*port_,    session_,
                         mappings_, [this](std::uint32_t) -> SlabProcessor& { return processor_; },
-                        clock_,    {.producer = producer_life_.reading.get(), .signals = signals_.reading.get()},
+                        clock_,    {.producer = producer_life_.read_end(), .signals = signals_.read_end()},
                         {},        [this] { return liveness_; }};
 };
 
@@ -470,7 +454,7 @@ TEST_F(WithoutLauncherTest, LosesAReleaseNotTakenBeforeTheEnd) {
 TEST_F(ConsumerLoopTest, LeavesWithoutALauncherAfterABoundedWait) {
     welcome();
     deliver({run_.lease_filled(0, 10)});
-    processor_.behaviour = [&](const Progress&, const StillCurrent&) { lifeline_.writing.reset(); };
+    processor_.behaviour = [&](const Progress&, const StillCurrent&) { lifeline_.close_write_end(); };
     ASSERT_FALSE(settle());
     EXPECT_EQ(receive_kinds(), std::vector{ReleaseKind::Completed});  // no acknowledgement comes
     clock_.advance(ConsumerLoop::kOrphanPatience - std::chrono::nanoseconds(1));
@@ -571,7 +555,7 @@ TEST_F(ConsumerLoopTest, WakesForMessagesAndForSignals) {
     deliver({ticket});
     while (receive_kinds().empty()) std::this_thread::yield();
     acknowledge_all();
-    signals_.ring();
+    signals_.notify();
     while (!producer_.receive<Disconnect>()) std::this_thread::yield();
     consumer.join();
     ASSERT_TRUE(end);

@@ -1,18 +1,16 @@
 // A consumer between the death of its producer and the takeover by the next one.
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "common/base/error.hpp"
-#include "common/base/unique_fd.hpp"
 #include "consumer/session/consumer_loop.hpp"
 #include "tests/support/in_memory_ports/in_memory_ports.hpp"
 #include "tests/support/manual_clock.hpp"
+#include "tests/support/pipe.hpp"
 #include "tests/unit/session/fake_run.hpp"
 #include "tests/unit/session/scripted_producer.hpp"
 
@@ -21,17 +19,6 @@ namespace {
 
 constexpr std::uint64_t kSession = 6;
 constexpr std::uint32_t kConsumerIndex = 1;
-
-struct Bell {
-    Bell() {
-        int ends[2];
-        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
-        reading = UniqueFd(ends[0]);
-        writing = UniqueFd(ends[1]);
-    }
-    void ring() const { EXPECT_EQ(::write(writing.get(), "x", 1), 1); }
-    UniqueFd reading, writing;
-};
 
 class CountingProcessor final : public SlabProcessor {
   public:
@@ -54,9 +41,9 @@ class ScriptedSearch final : public ProducerSearch {
     std::optional<Found> look() override {
         if (!there) return std::nullopt;
         there = false;
-        life = std::make_unique<Bell>();
+        life = std::make_unique<test::Pipe>();
         port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
-        return Found{port_.get(), life->reading.get()};
+        return Found{port_.get(), life->read_end()};
     }
     ConsumerPort& first() {
         port_ = hub_.consumer_port({.pid = 1000, .uid = 1, .gid = 1});
@@ -64,7 +51,7 @@ class ScriptedSearch final : public ProducerSearch {
     }
     bool there = false;
     int forgotten = 0;
-    std::unique_ptr<Bell> life = std::make_unique<Bell>();
+    std::unique_ptr<test::Pipe> life = std::make_unique<test::Pipe>();
 
   private:
     InMemoryHub& hub_;
@@ -130,7 +117,7 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
         return settle();
     }
     void kill_producer() {
-        search_.life->ring();
+        search_.life->notify();
         producer_.reset();
     }
     void next_producer() {
@@ -146,8 +133,8 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
     std::unique_ptr<BrokerPort> producer_ = hub_.broker_port();
     std::string peer_;
     ScriptedSearch search_{hub_};
-    Bell lifeline_;
-    Bell signals_;
+    test::Pipe lifeline_;
+    test::Pipe signals_;
     CountingProcessor processor_;
     ConsumerPort& port_ = search_.first();
     ConsumerSession session_{port_, clock_, {.run_nonce = run_.names().nonce, .window = 3, .program_version = "1"}};
@@ -156,9 +143,9 @@ class ProducerRecoveryTest : public ::testing::TestWithParam<bool> {
                        mappings_,
                        [this](std::uint32_t) -> SlabProcessor& { return processor_; },
                        clock_,
-                       {.producer = search_.life->reading.get(),
-                        .lifeline = GetParam() ? lifeline_.reading.get() : -1,
-                        .signals = signals_.reading.get()},
+                       {.producer = search_.life->read_end(),
+                        .lifeline = GetParam() ? lifeline_.read_end() : -1,
+                        .signals = signals_.read_end()},
                        {.search = &search_, .patience = std::chrono::seconds(60)},
                        [this] { return liveness_; }};
     RunLiveness liveness_ = RunLiveness::Open;
@@ -227,7 +214,7 @@ TEST_P(ProducerRecoveryTest, EndsInOrderWhenAskedWithoutSlabs) {
     begin();
     kill_producer();
     ASSERT_FALSE(settle());
-    signals_.ring();
+    signals_.notify();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -237,7 +224,7 @@ TEST_P(ProducerRecoveryTest, EndsInOrderWhenAskedBeforeAdmission) {
     ASSERT_FALSE(settle());
     kill_producer();
     ASSERT_FALSE(settle());
-    signals_.ring();
+    signals_.notify();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::None);
@@ -249,7 +236,7 @@ TEST_P(ProducerRecoveryTest, ReportsALostReleaseWhenAskedToEnd) {
     ASSERT_FALSE(settle());
     kill_producer();
     ASSERT_FALSE(settle());
-    signals_.ring();
+    signals_.notify();
     const auto end = settle();
     ASSERT_TRUE(end);
     EXPECT_EQ(end->error, ErrorKind::ProducerGone);
@@ -311,7 +298,7 @@ TEST_P(ProducerRecoveryTest, ASignalBetweenProducersReturnsSlabsNotBegun) {
     next_producer();
     ASSERT_FALSE(settle());
     ASSERT_TRUE(receive_hello());
-    signals_.ring();
+    signals_.notify();
     ASSERT_FALSE(settle()) << "the run was found: it leaves in order";
     welcome(2);
     const auto end = settle();
