@@ -446,9 +446,10 @@ class Batches(Egresses):
             egress.submit(good)
         egress.close()
         egress.close()
-        for call in (lambda: egress.submit(good), egress.drain, egress.stats):
+        for call in (lambda: egress.submit(good), egress.drain):
             with self.assertRaisesRegex(offramp.BadArgument, "the egress is closed"):
                 call()
+        self.assertEqual((1, 4, 4, 4), egress.stats()[:4])
         self.assertEqual({"0", "1", "2", "3"}, set(self.seen_by(reader)), "refused batches get no number")
 
     def test_own_consumers_get_each_key_once_per_batch(self):

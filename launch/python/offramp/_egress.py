@@ -457,8 +457,8 @@ class Egress:
         self._consumers.scale(consumers)
 
     def stats(self) -> Stats:
-        """Returns the counters of the run so far."""
-        self._require_own()
+        """Returns the counters of the run so far, or the final ones once the Egress is closed."""
+        self._require_own_process()
         return Stats() if self._run is None else self._run.stats()
 
     def close(self) -> None:
@@ -493,11 +493,14 @@ class Egress:
     def __del__(self) -> None:
         _close_forgotten(self)
 
-    def _require_own(self) -> None:
+    def _require_own_process(self) -> None:
         if self._pid != _process:
             raise WrongProcess(
                 "the Egress belongs to the parent process, and this is a forked child. Call it in the parent"
             )
+
+    def _require_own(self) -> None:
+        self._require_own_process()
         if self._closed:
             raise BadArgument("the egress is closed. Create another one")
 

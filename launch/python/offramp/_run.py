@@ -70,6 +70,7 @@ class Run:
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._callers: list[int] = []  # threads inside library calls
         self._closing = False
+        self._final_stats: Stats | None = None  # once closed
         self._accepted, self._accepted_known = 0, True  # batches; unknown during a library call
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"the run has {len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
@@ -218,8 +219,12 @@ class Run:
             self._call(lambda _: completions.record_rest())
 
     def stats(self) -> Stats:
+        """The counters; those at its end once the run is closed."""
+        return self._stats_by(self._call) if self._final_stats is None else self._final_stats
+
+    def _stats_by(self, call: Callable[..., Any]) -> Stats:
         now = _abi.EgressStats(size=ctypes.sizeof(_abi.EgressStats))
-        checked(self._call, self._library.offramp_egress_get_stats, ctypes.byref(now))
+        checked(call, self._library.offramp_egress_get_stats, ctypes.byref(now))
         return Stats(*(getattr(now, name) for name in Stats._fields))
 
     def close(self) -> None:
@@ -234,9 +239,13 @@ class Run:
         handle, self._handle = self._handle, None
         try:
             if handle:
-                checked(self._library.offramp_egress_close, handle)
+                self._final_stats = self._stats_by(lambda function, *arguments: function(handle, *arguments))
         finally:
-            self._releases.release_all()  # no copy is running
+            try:
+                if handle:
+                    checked(self._library.offramp_egress_close, handle)
+            finally:
+                self._releases.release_all()  # no copy is running
 
     def _call(self, function: Callable[..., Any], *arguments: object) -> Any:
         """
