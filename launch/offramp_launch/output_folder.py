@@ -19,7 +19,7 @@ import subprocess
 import time
 import types
 
-from offramp_launch import interrupts, intervals, shared_folder
+from offramp_launch import interrupts, intervals, program_checkpoint, shared_folder
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
@@ -334,6 +334,8 @@ def make_room(lock, output, config, is_own=False):
             "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
         )
     file = first_file(output)
+    if is_own and not file and not config.get("resume") and not config.get("overwrite"):
+        forget_vain_work(output)
     is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
     if file and not is_work:
@@ -349,6 +351,20 @@ def make_room(lock, output, config, is_own=False):
     _make_room_to_write(output, lock, config, is_own and is_noted)
     if is_work and config.get("overwrite"):
         lock.set_aside()
+
+
+def forget_vain_work(folder):
+    """
+    Removes the notes of a custom program's work that has no finished batch, such as one whose processor failed for
+    every sample: nothing is lost. `folder`: without results.
+    """
+    of_work = (program_checkpoint.CHECKPOINT, CHECKPOINT, OWN_RUN)
+    with os.scandir(folder) as entries:
+        others = [each for each in entries if each.name not in (*NOTES, *of_work) and each.name.startswith(OF_OFFRAMP)]
+    if not others and not holds_work_below(folder) and program_checkpoint.is_begun_in_vain(folder):
+        for name in of_work:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
 
 
 def _make_room_to_write(output, lock, config, is_of_own_run):

@@ -20,6 +20,15 @@ def work_of(folder, name=CHECKPOINT):
     return work if isinstance(work, str) else None
 
 
+def is_begun_in_vain(folder):
+    """Whether the folder has a checkpoint without a finished batch."""
+    try:
+        lines = shared_folder.read(folder, CHECKPOINT).splitlines()
+    except OSError:
+        return False
+    return work_of(folder) is not None and not any(b'"done"' in line for line in lines[1:])
+
+
 def begin(folder, work):
     """Call before the consumers of this work start: puts the checkpoint that its Egress has written in place."""
     with shared_folder.folder_within(folder, CHECKPOINT) as (inside, name), contextlib.suppress(FileNotFoundError):

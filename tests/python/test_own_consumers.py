@@ -12,7 +12,7 @@ import unittest
 import unittest.mock
 
 import offramp
-from loops import BATCHES, ROWS, Loops, processes_of, results
+from loops import BATCHES, POST, ROWS, Loops, processes_of, results
 from offramp._consumers import flags_of, in_python, final_messages
 from offramp._keys import KeysBefore
 from offramp._library import library
@@ -253,7 +253,7 @@ def save(slab):
 
     def test_a_missing_processor_is_reported_before_any_work(self):
         printed = self.work.run(batches=1, code=1, processor="nonsense")
-        self.assertRegex(printed.splitlines()[-1], "ConsumersFailed: .*processor 'nonsense' is unknown")
+        self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.BadArgument: .*processor 'nonsense' is unknown")
         self.assertEqual({}, self.work.results())
         for processor in (
             "nothing.py:save",
@@ -275,10 +275,17 @@ def save(slab):
         printed = self.work.run(batches=2, code=1).splitlines()[-1]
         self.assertRegex(
             printed,
-            r"ConsumersFailed: output /.* holds .*Give resume=True .*, settings=\{'overwrite': True\} to keep these results as .*\.before-RUN_ID .*, or another output "
-            r"\(logs",
+            r"^offramp\._errors\.BadArgument: output /.* holds .*Give resume=True .*, settings=\{'overwrite': True\} to keep these results as .*\.before-RUN_ID .*, or another output$",
         )
         self.assertNotIn("--", printed)
+
+    def test_an_output_of_a_loop_without_any_result_is_used_again(self):
+        self.post.write_text("def save(slab):\n    raise ValueError('a mistake')\n")
+        printed = self.work.run(batches=2, code=1)
+        self.assertIn("8 samples were dead-lettered", printed.splitlines()[-1])
+        self.post.write_text(POST)
+        self.work.run(batches=2)
+        self.assertEqual(2 * ROWS + 1, len(self.work.results()))
 
     def test_keys_that_cannot_name_files_are_refused(self):
         import numpy

@@ -14,7 +14,7 @@ import tempfile
 import time
 from typing import Callable, Mapping
 
-from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound, Timeout
+from offramp._errors import BadArgument, ConsumersFailed, Error, LibraryNotFound, Timeout
 from offramp._library import library
 from offramp._run import Stats
 
@@ -78,6 +78,7 @@ class ConsumerGroup:
             environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
         self._has_work = False
+        self._earlier_logs = self._logs_of_consumers()
         self._output = tempfile.TemporaryFile()
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
@@ -90,14 +91,14 @@ class ConsumerGroup:
         )
 
     def require_alive(self) -> None:
-        """Errors: ConsumersFailed, once the command has exited."""
+        """Errors: ConsumersFailed or BadArgument, once the command has exited."""
         if self._process.poll() is not None:
             raise self._failure()
 
     def wait_for_first(self, stats: Callable[[], Stats], deadline: float | None) -> None:
         """
-        Waits until a batch is submitted or a consumer connects: an empty run would end before. Errors: ConsumersFailed,
-        Timeout.
+        Waits until a batch is submitted or a consumer connects: an empty run would end before. Errors: those of
+        require_alive(), Timeout.
         """
         while not self._has_work and (now := stats()).batches_submitted == 0 and now.consumers == 0:
             self.require_alive()
@@ -107,7 +108,7 @@ class ConsumerGroup:
         self._has_work = True
 
     def wait(self, deadline: float | None) -> bool:
-        """Waits for the command's exit after the run ended; False at the deadline. Errors: ConsumersFailed."""
+        """Waits for the command's exit after the run ended; False at the deadline. Errors: those of require_alive()."""
         while self._process.poll() is None:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -139,10 +140,18 @@ class ConsumerGroup:
         self._process.wait()
         self._output.close()
 
-    def _failure(self) -> ConsumersFailed:
+    def _logs_of_consumers(self) -> set[tuple[str, int]]:
+        """Names and inodes: the command moves the logs of an earlier run."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(f"{self._run_dir}/logs") as entries:
+            return {(each.name, each.inode()) for each in entries if each.name.startswith("consumer-")}
+        return set()
+
+    def _failure(self) -> Error:
         self._output.seek(max(0, os.fstat(self._output.fileno()).st_size - LAST_OUTPUT_BYTES))
         message = final_messages(self._output.read().decode(errors="replace"))
         code = self._process.returncode
+        if code == BadArgument.code and self._logs_of_consumers() <= self._earlier_logs:
+            return BadArgument(in_python(message))  # the command started no consumer
         if code < 0:
             message = (
                 f"the command that supervises the consumers was killed by signal {-code}; its last message: {message}"

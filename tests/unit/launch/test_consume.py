@@ -291,7 +291,8 @@ class ConsumeTest(unittest.TestCase):
         self.program.begin()
         results, kept = self.stage.folder / "results", self.stage.folder / "results.before-loop"
         results.mkdir()
-        (results / ".offramp-egress").write_text('{"work": "before"}\n')
+        before = '{"work": "before"}\n{"done": [[0, 4, "00"]]}\n'
+        (results / ".offramp-egress").write_text(before)
         flags = ("--consumers", "1", "--output", str(results), "--program", str(os.getpid()), "--work", "mine")
         refused = self.end(self.launch(*flags), 64)
         self.assertRegex(
@@ -302,7 +303,7 @@ class ConsumeTest(unittest.TestCase):
             (results / ".offramp-egress.new").write_text('{"work": "mine"}\n')
             launcher = self.launch(*flags, "--overwrite")
             consumer = self.stage.enter()
-            self.assertEqual('{"work": "before"}\n', (kept / ".offramp-egress").read_text())
+            self.assertEqual(before, (kept / ".offramp-egress").read_text())
             self.assertEqual([".offramp-egress", ".offramp-lock"], sorted(os.listdir(results)))
             self.assertEqual('{"work": "mine"}\n', (results / ".offramp-egress").read_text())
             if made:
@@ -314,7 +315,7 @@ class ConsumeTest(unittest.TestCase):
             printed = self.end(launcher, 0)
             self.assertIn(f"the results in {results} are kept as {kept}", printed)
             self.assertEqual((made, not made), (kept.exists(), "has its former content again" in printed))
-            self.assertEqual('{"work": "before"}\n', ((kept if made else results) / ".offramp-egress").read_text())
+            self.assertEqual(before, ((kept if made else results) / ".offramp-egress").read_text())
 
     def test_refuses_runs_it_cannot_consume(self):
         self.program.begin()

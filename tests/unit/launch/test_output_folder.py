@@ -312,6 +312,38 @@ class MakeRoomTest(unittest.TestCase):
         lock.close()
         self.assertEqual((before, ["masks"]), (contents(self.output), os.listdir(self.root)))
 
+    def test_work_of_a_program_without_a_finished_batch_is_forgotten(self):
+        egress, header = self.output / ".offramp-egress", json.dumps({"offramp_egress": 1, "work": "former"}) + "\n"
+
+        def room(is_own=True):
+            for name in (CHECKPOINT, ".offramp-own-run"):
+                (self.output / name).write_text(json.dumps({"run": "former", "identity": {}}) + "\n")
+            lock = OutputLock(self.output, "new", self.note)
+            try:
+                make_room(lock, self.output, {}, is_own)
+                return sorted(os.listdir(self.output))
+            except LaunchError as problem:
+                return str(problem)
+            finally:
+                lock.close()
+
+        egress.write_text(header)
+        self.assertIn("holds", room(is_own=False))
+        segments = self.output / ".offramp-segments/checksum"
+        segments.mkdir(parents=True)
+        (segments / "1.tsv").touch()
+        self.assertIn("holds", room())
+        shutil.rmtree(segments.parent)
+        (self.output / "a.npy").touch()
+        self.assertIn("holds", room())
+        (self.output / "a.npy").unlink()
+        egress.write_text(header + '{"done": [[0, 4, "00"]]}\n')
+        self.assertIn("holds", room())
+        egress.write_text("{")
+        self.assertIn("holds", room())
+        egress.write_text(header)
+        self.assertEqual([LOCK], room())
+
     def test_each_kind_of_left_over_counts_as_work(self):
         for name in (
             CHECKPOINT,
