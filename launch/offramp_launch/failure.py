@@ -2,6 +2,7 @@
 
 import pathlib
 
+from offramp_launch import places
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.incidents import incidents_of
 from offramp_launch.retries import left_of, reason_of
@@ -53,11 +54,12 @@ def merge_failure(why, run_dir):
 def dead_letters_failure(samples, *run_dirs):
     """`samples`: their number. Gives the reason of the first dead letter found."""
     reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
+    command = places.here().command  # summary.json and the page have this text too, not only the guarded streams
     return (
         f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed"
         + (f": {reason}" if reason else "")
         + "\n    Inspect them: "
-        + ", ".join(f"./launch/offramp dead-letters list --run-dir {each}" for each in run_dirs)
+        + ", ".join(f"{command} dead-letters list --run-dir {each}" for each in run_dirs)
     )
 
 

@@ -7,6 +7,7 @@ import unittest.mock
 
 from offramp_launch import commands, installed, places
 from offramp_launch.exit_code import LaunchError
+from offramp_launch.failure import dead_letters_failure
 from offramp_launch.screen import Guarded
 
 
@@ -48,6 +49,10 @@ class InstalledTest(unittest.TestCase):
         stream = Stream()
         Guarded(stream, "offramp").write("see ./launch/offramp help, in a checkout launch/offramp help\n")
         self.assertEqual("see offramp help, in a checkout launch/offramp help\n", stream.text)
+
+    def test_reports_name_the_command_as_it_is_typed(self):
+        with unittest.mock.patch("offramp_launch.places.here", lambda: places.Installed(pathlib.Path("/nowhere"))):
+            self.assertIn(" offramp dead-letters list --run-dir /run", dead_letters_failure(1, pathlib.Path("/run")))
 
     def test_generated_files_go_to_the_users_folders(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
