@@ -1,5 +1,6 @@
 """Metadata of samples: what consumers, results and dead letters get, and what is refused."""
 
+import datetime
 import json
 import pathlib
 import sqlite3
@@ -176,13 +177,28 @@ class Metadata(Egresses):
             ({"path": "a"}, TypeError, "metadata is a single dict. Give a list, one per sample"),
             ([{}], offramp.BadArgument, "metadata of 1 samples for 2"),
             ([{}, "b"], TypeError, "the metadata of sample 1 is of type str. Give a dict"),
-            ([{"a": float("nan")}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON: Out of range"),
+            (
+                [{"a": float("nan")}, {}],
+                offramp.BadArgument,
+                "sample 0 cannot be stored as JSON: its field 'a' is nan: Out of range",
+            ),
             ([{"a": numpy.array([numpy.inf])}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
             (
                 [{"a": object()}, {}],
                 offramp.BadArgument,
-                "sample 0 cannot be stored as JSON: a value is of type object",
+                "sample 0 cannot be stored as JSON: its field 'a' is <object object at .*>: a value is of type object",
             ),
+            (
+                [{}, {"a": 1, "when": datetime.date(2026, 1, 2)}],
+                offramp.BadArgument,
+                r"sample 1 cannot be stored as JSON: its field 'when' is datetime.date\(2026, 1, 2\): a value is of type date",
+            ),
+            (
+                [{1: 2, "1": 3}, {}],
+                offramp.BadArgument,
+                "sample 0 has the keys 1 and '1', which are the same text in JSON",
+            ),
+            ([{}, {"a": [{"b": {"null": 2, None: 3}}]}], offramp.BadArgument, "sample 1 has the keys 'null' and None"),
             ([{}, loop], offramp.BadArgument, "sample 1 cannot be stored as JSON"),
             ([{(1, 2): 3}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
             ([{"a": "\ud800"}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),

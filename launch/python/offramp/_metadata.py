@@ -35,6 +35,35 @@ def limit_for(texts: list[bytes | None]) -> int:
     return min(max(_LEAST_BYTES, 2 * max(len(text or b"") for text in texts)), MOST_BYTES)
 
 
+def _json_of(value: object) -> str:
+    return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def _culprit_in(metadata: Mapping[Any, object]) -> str:
+    """The first field that cannot be stored, for a message; empty if each can."""
+    for key, value in metadata.items():
+        try:
+            _json_of({key: value}).encode()
+        except Exception:
+            return f"its field {key!r:.80} is {value!r:.80}: "
+    return ""
+
+
+def _same_keys_in(value: object) -> tuple[object, object] | None:
+    """Two keys of one dict, also of a nested one, that JSON writes as the same text, such as 1 and "1"."""
+    if isinstance(value, (list, tuple)):
+        return next((found for each in value if (found := _same_keys_in(each))), None)
+    if not isinstance(value, Mapping):
+        return None
+    if any(type(key) is not str for key in value):
+        by_text: dict[str, object] = {}
+        for key in value:
+            if (text := _json_of({key: 0})) in by_text:
+                return by_text[text], key
+            by_text[text] = key
+    return _same_keys_in(list(value.values()))
+
+
 def _encoded(row: int, metadata: object) -> bytes | None:
     if metadata is None:
         return None
@@ -43,13 +72,15 @@ def _encoded(row: int, metadata: object) -> bytes | None:
             f"the metadata of sample {row} is of type {type(metadata).__qualname__}. Give a dict such as {{'path': 'a.png'}}, or None"
         )
     try:
-        text = json.dumps(
-            dict(metadata), default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-        ).encode()
+        text, same = _json_of(dict(metadata)).encode(), _same_keys_in(metadata)
     except (TypeError, ValueError, RuntimeError) as problem:  # NaN, a cycle, half a surrogate pair, a sparse tensor
         raise BadArgument(
-            f"the metadata of sample {row} cannot be stored as JSON: {problem}. Give texts, finite numbers, lists and dicts of them"
+            f"the metadata of sample {row} cannot be stored as JSON: {_culprit_in(metadata)}{problem}. Give texts, finite numbers, lists and dicts of them"
         ) from None
+    if same is not None:
+        raise BadArgument(
+            f"the metadata of sample {row} has the keys {same[0]!r} and {same[1]!r}, which are the same text in JSON. Rename one of them"
+        )
     if len(text) > MOST_BYTES:
         raise BadArgument(
             f"the metadata of sample {row} has {len(text)} bytes as JSON. Give at most {MOST_BYTES}; submit larger data as a tensor"
