@@ -213,8 +213,14 @@ class Batches(Shapes):
                 r"the lengths of 'h' add up to 3, and its values have the shape \(4, 3\). If the rest is unused, pass values\[:3\]",
             ),
             (
-                packed(good, [1, 4]),
+                packed(good, [4, 1]),
                 r"add up to 5, and its values have the shape \(4, 3\). Give lengths that add up to 4",
+            ),
+            (packed(good, [0, 1, 4]), r"add up to 5, .*If these are offsets, pass numpy.diff\(offsets\)$"),
+            (packed(good, [1, 4]), r"add up to 5, .*If these are offsets, pass numpy.diff\(offsets, prepend=0\)$"),
+            (
+                packed(good[:, None].repeat(5, 1), [5, 2, 0, 3]),
+                r"add up to 10, and its values have the shape \(4, 5, 3\). If the samples are padded, submit a list",
             ),
             (packed(good[:, :2], [4]), r"'h\[0\]' has the shape \(4, 2\); .*\(4, None, None\)"),
             (packed(good[0], [3]), "the samples of 'h' have 1 dimensions"),
@@ -305,8 +311,12 @@ class Batches(Shapes):
         declared = {"h": ("float32", (3, None, 3))}
         for given, options, text in (
             (samples, {}, several),
-            (samples, {"tensors": declared}, "the batch has h.0, h.1, h.2; the run has h.*" + remedy),
-            (samples[2:], {"tensors": declared}, "the batch has h.0; the run has h.*" + remedy),
+            (
+                samples,
+                {"tensors": declared},
+                "lacks the tensor 'h' and has the tensors 'h.0', 'h.1', 'h.2', which.*" + remedy,
+            ),
+            (samples[2:], {"tensors": declared}, "lacks the tensor 'h' and has the tensor 'h.0', which.*" + remedy),
             (samples[:1] * 3, {}, "3 keys for 2 samples.*" + remedy),
             ((samples[0][:0], *samples[1:]), {}, r"'h.0' of shape \(0, 3\) is empty.*" + remedy),
             ((samples[0].astype("complex64"), *samples[1:]), {}, "'h.0': elements of type 'complex64'.*" + remedy),

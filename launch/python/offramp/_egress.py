@@ -34,7 +34,7 @@ from offramp._options import (
     require_complete,
 )
 from offramp._order import Layout
-from offramp._remedies import of_another_shape, of_tuple
+from offramp._remedies import of_another_shape, of_other_tensors, of_tuple
 from offramp._run import Stats, Run, Watch
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 
@@ -218,11 +218,12 @@ class Egress:
 
         `outputs`: a mapping from names to tensors of shape (samples, ...), or a single tensor, which is named "output".
         Mappings and tuples in it are flattened: {"hidden_states": (a, b)} has the tensors "hidden_states.0" and
-        "hidden_states.1". None is left out, and a batch without samples is ignored. Batches may differ in size. All
-        tensors must be on the CPU or on one CUDA device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack,
-        the CUDA array interface or the buffer protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied.
-        Pass `copy=True` if the loop reuses its tensors, replays a CUDA graph or uses
-        torch.compile(mode="reduce-overhead"). The copy runs on the current stream.
+        "hidden_states.1". A tuple always has several tensors, a list one tensor per sample. None is left out, and a
+        batch without samples is ignored. Batches may differ in size. All tensors must be on the CPU or on one CUDA
+        device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the CUDA array interface or the buffer
+        protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied. Pass `copy=True` if the loop reuses
+        its tensors, replays a CUDA graph or uses torch.compile(mode="reduce-overhead"). The copy runs on the current
+        stream.
 
         Samples may differ in shape if the first batch or `tensors` says so. Submit a list of one tensor per sample, or
         offramp.packed(): {"hidden": [h0, h1]}. A list in the first batch means that all dimensions vary; packed(), the
@@ -589,9 +590,7 @@ class Egress:
         except KeyError:
             tensors = []
         if len(tensors) != len(named):
-            raise BadArgument(
-                f"the batch has {', '.join(map(str, named))}; the run has {', '.join(names)}. Submit these tensors"
-            )
+            raise BadArgument(of_other_tensors(names, list(named)))
         given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors)
         if given is not None:
             return given, self._cache

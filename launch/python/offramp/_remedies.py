@@ -52,6 +52,18 @@ def _widened(expected: Shape, each: Outputs) -> Shape:
     return wider if None in wider or each.samples is None else (expected[0], *each.shape[1:])
 
 
+def of_other_tensors(names: Sequence[str], given: Sequence[object]) -> str:
+    """For a batch whose tensors have other names than the run's."""
+    lacking, more = [each for each in names if each not in given], [each for each in given if each not in names]
+    wrong = [f"lacks {_quoted(lacking)}"] * bool(lacking)
+    wrong += [f"has {_quoted(more)}, which the run does not have"] * bool(more)
+    return f"the batch {' and '.join(wrong)}. Submit {_quoted(names)}"
+
+
+def _quoted(names: Sequence[object]) -> str:
+    return f"the tensor{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
 def of_tuple(outputs: Any, name: str = "") -> str | None:
     """For a batch with a tuple of tensors of equal rank, which may hold one tensor per sample: torch.split, unbind."""
     if isinstance(outputs, tuple) and not hasattr(outputs, "_fields"):

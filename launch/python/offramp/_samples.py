@@ -120,13 +120,9 @@ def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stre
     outputs = outputs_of(name, given.values, copy, _SAMPLE, stream)
     total, lengths, rest = sum(given.lengths), given.lengths, outputs.shape[1:]
     if total != outputs.shape[0]:
-        remedy = (
-            f"If the rest is unused, pass values[:{total}], that is values[:sum(lengths)]"
-            if total < (outputs.shape[0] or 0)
-            else f"Give lengths that add up to {outputs.shape[0]}"
-        )
         raise BadArgument(
-            f"the lengths of '{name}' add up to {total}, and its values have the shape {outputs.shape}. {remedy}"
+            f"the lengths of '{name}' add up to {total}, and its values have the shape {outputs.shape}. "
+            f"{_remedy_for_lengths(lengths.tolist(), outputs.shape)}"
         )
     if not lengths:
         raise BadArgument(f"'{name}' has no samples. Give one length per sample")
@@ -136,6 +132,21 @@ def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stre
         return outputs._replace(shape=(len(lengths), None, *rest), samples=Samples(lengths))
     shapes = [(length, *rest) for length in lengths]
     return _with_samples(outputs, shapes, _pattern_of(shapes, layout))
+
+
+def _remedy_for_lengths(lengths: list[int], shape: Shape) -> str:
+    """For lengths that do not add up to the number of values."""
+    rows, total = shape[0] or 0, sum(lengths)
+    if len(lengths) == rows and len(shape) > 1 and max(lengths) <= (shape[1] or 0):
+        return (
+            "If the samples are padded, submit a list of them without the padding, instead of packed(): "
+            "[sample[:length] for sample, length in zip(values, lengths)]"
+        )
+    if lengths and lengths[-1] == rows and lengths == sorted(lengths):
+        return f"If these are offsets, pass numpy.diff(offsets{'' if lengths[0] == 0 else ', prepend=0'})"
+    if total < rows:
+        return f"If the rest is unused, pass values[:{total}], that is values[:sum(lengths)]"
+    return f"Give lengths that add up to {rows}"
 
 
 def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, stream: object) -> Outputs:
