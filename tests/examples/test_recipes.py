@@ -77,6 +77,10 @@ def recipes():
     }
 
 
+def unindented(text):
+    return re.sub(r"^ +", "", text, flags=re.MULTILINE)
+
+
 def protobuf(*fields):
     """A message of (number, value) pairs: bytes and texts by length, integers as varints below 128."""
     message = b""
@@ -116,10 +120,16 @@ class Recipe(Delivered):
         return [text for language, text in recipes()[title] if language in languages]
 
     def write_programs(self, title):
-        """Writes each block that begins with a file's name under that name; returns the names."""
+        """
+        Writes each block that begins with a file's name under that name; returns the names. A block that begins with
+        "in" and the name of a file in PROGRAMS must be a part of that file.
+        """
         names = []
         for text in self.blocks(title, "python", "ini"):
-            name = re.match(r"# ([\w-]+\.\w+)", text)[1]
+            is_part, name = re.match(r"# (in )?([\w-]+\.\w+)\n", text).groups()
+            if is_part:
+                self.assertIn(unindented(text.partition("\n")[2]), unindented((PROGRAMS / name).read_text()))
+                continue
             (self.folder / name).write_text(text)
             names.append(name)
         return names

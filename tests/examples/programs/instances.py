@@ -26,7 +26,8 @@ if __name__ == "__main__":
     from mine import categories, model
 
     pictures, output = map(pathlib.Path, sys.argv[1:])
-    with offramp.Egress(output=output, processor=f"{__file__}:save", slab_bytes="256MiB", slabs=4) as egress:
+    processor = f"{__file__}:save"
+    with offramp.Egress(output=output, processor=processor, slab_bytes="256MiB", slabs=4) as egress:
         for path in sorted(pictures.iterdir()):
             with torch.inference_mode():
                 [found] = model([torchvision.io.decode_image(path, mode="RGB") / 255])

@@ -36,5 +36,5 @@ if __name__ == "__main__":
             with torch.inference_mode():
                 hidden = model(**tokens.to(device)).last_hidden_state  # (prompts, longest, width)
             tensors = {"hidden": hidden, "tokens": tokens.input_ids}
-            lists = {name: [row[:end] for row, end in zip(rows, lengths)] for name, rows in tensors.items()}
+            lists = {name: [row[:end] for row, end in zip(tensors[name], lengths)] for name in tensors}
             egress.submit(lists, [f"prompt-{8 * number + row}" for row in range(len(texts))])
