@@ -88,6 +88,8 @@ def lines_of_status(reply):
         f"  {describe(now, 'samples')}",
         f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}",
     ]
+    if pids := [str(each["pid"]) for each in now.get("consumers") or [] if each.get("pid") and not each.get("end")]:
+        lines.append(f"  pids      {', '.join(pids)}")
     if reply["reload"] and reply["reload"]["state"] == "running":
         lines.append(
             f"  reload    {reply['reload']['of'] - reply['reload']['left']} of {reply['reload']['of']} consumers replaced"

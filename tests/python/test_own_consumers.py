@@ -66,21 +66,25 @@ class OwnConsumers(Loops):
                 lambda: self.living_consumers() and victim not in [each["pid"] for each in self.living_consumers()],
                 "its death",
             )
-            status = subprocess.run(
-                [*LAUNCHER, "status", "--json", "--run-dir", str(self.run_dir)],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            self.assertEqual(
-                (4, os.getpid()),
-                tuple(json.loads(status.stdout)[name] for name in ("consumers_wanted", "producer_pid")),
+            status = json.loads(self.status_of("--json"))
+            self.assertEqual((4, os.getpid()), (status["consumers_wanted"], status["producer_pid"]))
+            wait_for(
+                lambda: (
+                    f"  pids      {', '.join(str(each['pid']) for each in self.living_consumers())}\n"
+                    in self.status_of()
+                ),
+                "that status names the consumers",
             )
             for gate in gates:
                 gate.unlink()
         self.assertEqual(
             {f"k{number}.bin" for number in range(4)}, set(results(self.folder / "out")) - {"records.jsonl"}
         )
+
+    def status_of(self, *flags):
+        return subprocess.run(
+            [*LAUNCHER, "status", *flags, "--run-dir", str(self.run_dir)], capture_output=True, text=True, check=True
+        ).stdout
 
     def living_consumers(self, run_dir=None):
         return json.loads(((run_dir or self.run_dir) / "status.json").read_text())["consumers"]
