@@ -68,7 +68,8 @@ TEST_F(RoundTrip, EveryRowArrivesOnceWithItsKeyAndItsBytes) {
         std::vector<std::string> keys;
         for (std::uint32_t row = 0; row < rows; ++row)
             keys.push_back("b" + std::to_string(number) + "/r" + std::to_string(row));
-        egress.submit({made->scores.data(), made->ids.data()}, rows, nullptr, made, keys);
+        const std::vector<const void*> tensors{made->scores.data(), made->ids.data()};
+        egress.submit(tensors, rows, nullptr, made, keys);
     }
     EXPECT_TRUE(egress.drain());
     first.join();

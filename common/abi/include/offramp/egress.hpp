@@ -129,6 +129,14 @@ class Egress {
         held.release();
     }
 
+    // The same for tensors whose samples have one shape.
+    void submit(std::span<const void* const> tensors, std::uint32_t rows, void* stream = nullptr,
+                std::shared_ptr<const void> owner = nullptr, const std::vector<std::string>& keys = {},
+                const std::vector<std::uint64_t>& items = {}, const std::vector<std::string>& metadata = {}) {
+        submit(std::vector<BatchTensor>(tensors.begin(), tensors.end()), rows, stream, std::move(owner), keys, items,
+               metadata);
+    }
+
     // True when consumers have finished all slabs, dead letters included: stats().samples_dead_lettered counts those.
     // False after the timeout.
     bool drain(std::optional<std::chrono::duration<double>> timeout = std::nullopt) {
