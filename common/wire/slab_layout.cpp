@@ -97,6 +97,13 @@ SlabLayout SlabLayout::make(const std::vector<TensorSpec>& outputs, std::int64_t
     return layout;
 }
 
+std::uint32_t SlabLayout::samples_with_room(std::size_t used, std::span<const std::size_t> bytes) const {
+    std::size_t end = round_up(used, kSampleAlignment);
+    std::uint32_t samples = 0;
+    while (samples < bytes.size() && (end += bytes[samples]) <= varying_bytes) ++samples;
+    return samples;
+}
+
 SpanPlan SpanPlan::make(std::uint32_t slab_count, std::size_t slab_bytes, std::uint32_t max_spans) {
     expect(slab_count > 0 && slab_bytes > 0, "a pool has slabs and bytes");
     if (max_spans == kBySize)

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "common/wire/tensor_spec.hpp"
@@ -37,6 +38,9 @@ struct SlabLayout {
     std::size_t slab_bytes = 0;  // header and payload, in whole pages: the distance between slabs
 
     bool varies() const { return extent_words > 0; }
+    // How many samples, from the first, have room in the area for outputs that vary, behind its first `used` bytes.
+    // `bytes`: of each sample in all these outputs, each rounded up to kSampleAlignment.
+    std::uint32_t samples_with_room(std::size_t used, std::span<const std::size_t> bytes) const;
 
     // `outputs`: the model's outputs with any number of rows. `max_text_bytes`: of a sample's key and metadata, so that
     // any `rows` samples fit. `varying_bytes`: for all outputs that vary. Errors: ConfigError if there are no outputs

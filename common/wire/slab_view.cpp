@@ -374,13 +374,10 @@ bool SlabWriter::has_room(std::size_t samples, std::size_t text_bytes) const {
 }
 
 std::uint32_t SlabWriter::room_for(std::span<const SampleEntry> samples, std::span<const std::size_t> bytes) const {
-    std::size_t end = round_up(varying_end_, kSampleAlignment), text_bytes = 0;
+    const std::uint32_t most = layout_->samples_with_room(varying_end_, bytes);
+    std::size_t text_bytes = 0;
     std::uint32_t fitting = 0;
-    for (; fitting < samples.size(); ++fitting) {
-        end += bytes[fitting];
-        text_bytes += samples[fitting].text_bytes();
-        if (end > layout_->varying_bytes || !has_room(fitting + 1, text_bytes)) break;
-    }
+    while (fitting < most && has_room(fitting + 1, text_bytes += samples[fitting].text_bytes())) ++fitting;
     return fitting;
 }
 

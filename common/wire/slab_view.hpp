@@ -125,8 +125,8 @@ class SlabWriter {
     // The bytes for `rows` rows of an output that does not vary, from row `first_row` of the slab.
     std::span<std::byte> tensor_rows(std::size_t tensor, std::uint32_t first_row, std::uint32_t rows);
 
-    // How many of these samples one add_batch() can take, from the first. `bytes`: of each sample in all outputs that
-    // vary, each rounded up to kSampleAlignment.
+    // How many of these samples one add_batch() can take, from the first. `bytes`: as in
+    // SlabLayout::samples_with_room().
     std::uint32_t room_for(std::span<const SampleEntry> samples, std::span<const std::size_t> bytes) const;
     // The bytes for an added row of an output that varies. `extents`: of its varying dimensions. `follows`: directly
     // behind the bytes of the previous call. Call it once for each row of each such output.

@@ -31,18 +31,6 @@ std::uint64_t bytes_of(const OutputBatch& batch, std::uint32_t first_row, std::u
     return bytes;
 }
 
-// How many of the rows a whole slab holds.
-std::uint32_t rows_of_a_slab(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows,
-                             const SlabLayout& layout) {
-    if (!layout.varies()) return rows;
-    std::size_t bytes = 0;
-    for (std::uint32_t row = 0; row < rows; ++row) {
-        bytes += batch.varying_bytes(first_row + row);
-        if (bytes > layout.varying_bytes) return row;
-    }
-    return rows;
-}
-
 }  // namespace
 
 EgressStream::EgressStream(Device& device, std::shared_ptr<SlabExchange> exchange, const SlabLayout& layout,
@@ -159,7 +147,7 @@ std::uint32_t EgressStream::copy_part(const std::shared_ptr<OutputBatch>& batch,
     }
     auto loan = exchange_->wait_for_slab(options_.when_none);
     if (!loan) {
-        const std::uint32_t dropped = rows_of_a_slab(*batch, first_row, rows, layout_);
+        const std::uint32_t dropped = rows_of_a_slab(batch->tensors, first_row, rows, layout_);
         return !exchange_->stopped() && drop(*batch, first_row, dropped) ? dropped : 0;
     }
     failpoint("egress.slab_taken");

@@ -94,6 +94,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     std::vector<DeviceTensor> checked_tensors(const Batch& batch) const;
     DeviceTensor checked_samples(const Batch& batch, std::size_t tensor) const;
     void require_room(const std::vector<DeviceTensor>& tensors, const Batch& batch) const;
+    void require_slabs(const std::vector<DeviceTensor>& tensors, std::uint32_t rows) const;
     OutputBatch described(Batch batch, std::vector<DeviceTensor> tensors);
     void attempt(const std::function<void()>& step);
     void require_no_failure();
@@ -350,6 +351,19 @@ void EmbeddedEgress::Parts::require_room(const std::vector<DeviceTensor>& tensor
     }
 }
 
+// Of a batch with more parts than the pool has slabs, a run that drops would lose a part whatever its consumers do.
+void EmbeddedEgress::Parts::require_slabs(const std::vector<DeviceTensor>& tensors, std::uint32_t rows) const {
+    std::uint32_t parts = 0;
+    for (std::uint32_t first = 0; first < rows; ++parts)
+        first += rows_of_a_slab(tensors, first, rows - first, plan.layout);
+    if (parts > plan.slab_count)
+        refuse("a batch of " + std::to_string(rows) + " samples fills " + std::to_string(parts) +
+                   " slabs, and the run has " + std::to_string(plan.slab_count) +
+                   " and drops samples that find no free slab",
+               "Submit smaller batches, open the run with more or larger slabs (slabs, samples_per_slab, slab_bytes), "
+               "or let submit() wait for free slabs");
+}
+
 OutputBatch EmbeddedEgress::Parts::described(Batch batch, std::vector<DeviceTensor> tensors) {
     void* const on_stream = batch.stream;
     const auto held =
@@ -373,6 +387,7 @@ std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     require_no_failure();
     check(batch);
     std::vector<DeviceTensor> tensors = checked_tensors(batch);
+    if (options.run.when_full == WhenFull::Drop) require_slabs(tensors, batch.rows);
     if (batch.timeout && !run->stream().wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch), std::move(tensors));
     const std::uint64_t through = output.rows.back().item + 1;

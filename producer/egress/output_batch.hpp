@@ -59,6 +59,16 @@ inline std::size_t varying_bytes(std::span<const DeviceTensor> tensors, std::siz
     return bytes;
 }
 
+// How many rows from `first_row`, of at most `rows`, an empty slab takes.
+inline std::uint32_t rows_of_a_slab(std::span<const DeviceTensor> tensors, std::uint32_t first_row, std::uint32_t rows,
+                                    const SlabLayout& layout) {
+    rows = std::min(rows, static_cast<std::uint32_t>(layout.rows));
+    if (!layout.varies()) return rows;
+    std::vector<std::size_t> bytes;
+    for (std::uint32_t row = first_row; row < first_row + rows; ++row) bytes.push_back(varying_bytes(tensors, row));
+    return layout.samples_with_room(0, bytes);
+}
+
 // A batch's outputs on their way off the device, finished once `computed` is done.
 // Owns the tensors' keep-alives; they are dropped once the last copy's event has been seen done.
 struct OutputBatch {

@@ -697,5 +697,33 @@ TEST_F(RoundTrip, DropsBatchesWithoutASlabWhenAsked) {
     EXPECT_EQ(rows, stats.samples_completed);
 }
 
+TEST_F(RoundTrip, RefusesABatchOfMorePartsThanSlabsIfItDrops) {
+    std::vector<std::uint8_t> samples(5);
+    std::vector<std::int64_t> extents(5, 1);
+    for (const bool varies : {false, true}) {
+        EgressOptions options{.run_dir = run_dir_ + (varies ? "-varying" : ""),
+                              .tensors = {{"t", uint8, {4, varies ? OFFRAMP_VARIABLE : 1}}},
+                              .device = "cpu"};
+        options.drop_when_full = true;
+        options.slabs = 2;
+        options.samples_per_slab = 2;
+        options.slab_bytes = varies ? 128 : 0;  // two samples
+        Egress egress(options);
+        const auto submit = [&](std::uint32_t rows) {
+            const BatchTensor tensor(samples.data(), varies ? std::vector(extents.begin(), extents.begin() + rows)
+                                                            : std::vector<std::int64_t>{});
+            egress.submit({tensor}, rows);
+        };
+        submit(4);
+        try {
+            submit(5);
+            ADD_FAILURE();
+        } catch (const Error& error) {
+            EXPECT_EQ(error.code(), OFFRAMP_BAD_ARGUMENT);
+            EXPECT_THAT(error.what(), HasSubstr("a batch of 5 samples fills 3 slabs, and the run has 2"));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace offramp::test
