@@ -254,6 +254,15 @@ bool SlabContents::varies() const {
     return std::ranges::any_of(tensors, [](const TensorView& tensor) { return tensor.spec.varies(); });
 }
 
+std::uint64_t SlabContents::tensor_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const TensorView& tensor : tensors) {
+        bytes += tensor.bytes.size();
+        for (const auto& sample : tensor.samples) bytes += sample.size();
+    }
+    return bytes;
+}
+
 const TensorView& SlabContents::tensor(std::string_view name) const {
     if (name.empty() && tensors.size() == 1) return tensors.front();
     std::string known;

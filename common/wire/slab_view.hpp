@@ -68,6 +68,8 @@ struct SlabContents {
 
     // True if samples differ in shape.
     bool varies() const;
+    // Of all samples in all tensors. `payload_bytes` is larger: it has the room between tensors, too.
+    std::uint64_t tensor_bytes() const;
     // The tensor with this name, or the only tensor if the name is empty. Errors: ProtocolError with the existing
     // names.
     const TensorView& tensor(std::string_view name = {}) const;

@@ -51,7 +51,7 @@ void ReadLoan::complete(std::chrono::nanoseconds busy) && {
     const auto empty = std::count_if(contents_->samples.begin(), contents_->samples.end(),
                                      [](const SampleView& sample) { return sample.empty; });
     const std::uint64_t samples = contents_->samples.size() - static_cast<std::size_t>(empty);
-    heartbeat_->end({.busy = busy, .samples = samples, .bytes = contents_->payload_bytes});
+    heartbeat_->end({.busy = busy, .samples = samples, .bytes = contents_->tensor_bytes()});
     failpoint("consumer.work_ended");
     std::exchange(session_, nullptr)->release(ticket_, ReleaseKind::Completed, busy);
 }

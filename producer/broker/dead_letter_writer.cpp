@@ -59,7 +59,7 @@ void describe_slab(const SlabContents& slab, json& report) {
             described["strides"] = std::vector(tensor.spec.strides.begin(), tensor.spec.strides.begin() + dims);
         report["tensors"].push_back(std::move(described));
     }
-    report["payload_bytes"] = slab.payload_bytes;
+    report["payload_bytes"] = slab.tensor_bytes();
     report["model"] = slab.model;
 }
 

@@ -84,6 +84,7 @@ TEST_F(Writer, LeavesThePayloadAndItsIncidentReport) {
     EXPECT_EQ(report["run_id"], "made-up");
     EXPECT_EQ(report["payload"], "batch-7-row-2.safetensors");
     EXPECT_EQ(report["samples"][0]["key"], "photos/cat");
+    EXPECT_EQ(report["payload_bytes"], 2 * 3 + 2 * 48 + 2 * 16) << "without the room between tensors";
     EXPECT_EQ(report["deliveries"][0]["pid"], 4711);
     EXPECT_EQ(report["deliveries"][0]["seconds"], 2.5);
     EXPECT_EQ(report["deliveries"][0]["counted"], true);

@@ -70,7 +70,7 @@ TEST_F(ReadLoanTest, ADeathDuringALoanIsChargedToItsDelivery) {
 
 TEST_F(ReadLoanTest, CompletingCountsAndReleases) {
     ReadLoan loan = open();
-    const std::uint64_t bytes = loan.contents().payload_bytes;
+    const std::uint64_t bytes = loan.contents().tensor_bytes();
     std::move(loan).complete(std::chrono::nanoseconds(123));
     EXPECT_EQ(work(), WorkWord{});
     EXPECT_EQ(released(), ReleaseKind::Completed);

@@ -66,6 +66,7 @@ RC_GTEST_PROP(VaryingSlab, EachSampleIsReadWithItsShapeAndBytes, ()) {
 
     const SlabContents contents = SlabContents::read(memory.bytes(), 7, kTicket);
     RC_ASSERT(contents.varies());
+    std::uint64_t bytes = 0;
     for (std::size_t t = 0; t < outputs.size(); ++t) {
         const TensorView& tensor = contents.tensor(outputs[t].name);
         RC_ASSERT(tensor.spec.varies() == outputs[t].varies());
@@ -75,10 +76,12 @@ RC_GTEST_PROP(VaryingSlab, EachSampleIsReadWithItsShapeAndBytes, ()) {
                                                             : with_settled_strides(outputs[t].with_rows(1));
             RC_ASSERT(spec == expected);
             RC_ASSERT(tensor.row(row).size() == spec.row_bytes());
+            bytes += spec.row_bytes();
             for (std::size_t i = 0; i < tensor.row(row).size(); ++i)
                 RC_ASSERT(tensor.row(row)[i] == pattern(t, row, i));
         }
     }
+    RC_ASSERT(contents.tensor_bytes() == bytes);
 }
 
 // 128 bytes, 3 rows, keys of 4 bytes.
