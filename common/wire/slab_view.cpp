@@ -263,6 +263,8 @@ std::uint64_t SlabContents::tensor_bytes() const {
     return bytes;
 }
 
+std::string SlabContents::origin() const { return model.empty() ? "" : " of '" + model + "'"; }
+
 const TensorView& SlabContents::tensor(std::string_view name) const {
     if (name.empty() && tensors.size() == 1) return tensors.front();
     std::string known;

@@ -70,6 +70,8 @@ struct SlabContents {
     bool varies() const;
     // Of all samples in all tensors. `payload_bytes` is larger: it has the room between tensors, too.
     std::uint64_t tensor_bytes() const;
+    // " of 'NAME'", the model or the Egress that made the slab; empty without a name.
+    std::string origin() const;
     // The tensor with this name, or the only tensor if the name is empty. Errors: ProtocolError with the existing
     // names.
     const TensorView& tensor(std::string_view name = {}) const;

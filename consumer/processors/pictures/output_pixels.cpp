@@ -43,9 +43,9 @@ std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string
     std::string reasons;
     std::vector<PictureOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " finds no pictures among the outputs of model '" +
-                              slab.model + "'" + reasons,
-                          "Choose a model that gives pictures or another --processor");
+        throw ConfigError(
+            "processor " + std::string(processor) + " finds no pictures among the outputs" + slab.origin() + reasons,
+            "Give it pictures, or choose another --processor");
     return fitting;
 }
 

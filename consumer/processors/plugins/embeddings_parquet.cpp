@@ -22,7 +22,7 @@ void require_one_length(const std::vector<VectorOutput>& outputs, const SlabCont
     for (const VectorOutput& output : outputs)
         if (output.dimensions != outputs.front().dimensions)
             throw ConfigError("processor embeddings-parquet: outputs '" + outputs.front().name() + "' and '" +
-                                  output.name() + "' of model '" + slab.model + "' make vectors of " +
+                                  output.name() + "'" + slab.origin() + " make vectors of " +
                                   std::to_string(outputs.front().dimensions) + " and " +
                                   std::to_string(output.dimensions) + " numbers, but a Parquet column has one length",
                               "Shorten them with --truncate-dim, or use --processor embeddings-sqlite");

@@ -54,7 +54,7 @@ std::vector<SegmentationOutput> find_outputs(const SlabContents& slab, std::stri
     throw ConfigError(describe_output(spec) + " of the item '" + sample.key + "' holds the class id " +
                           std::to_string(id) + "; a mask holds ids from 0 to " +
                           std::to_string(kMostClassesOfMasks - 1),
-                      "Choose --processor npy, which writes any number, or give the model fewer classes");
+                      "Choose --processor npy, which writes any number, or make fewer classes");
 }
 
 // Ids of an argmax, converted to bytes.
@@ -106,9 +106,9 @@ std::vector<SegmentationOutput> segmentation_outputs(const SlabContents& slab, s
     std::string reasons;
     std::vector<SegmentationOutput> fitting = find_outputs(slab, reasons);
     if (fitting.empty())
-        throw ConfigError("processor " + std::string(processor) + " cannot make masks of any output of model '" +
-                              slab.model + "'" + reasons,
-                          "Choose a segmentation model or another --processor");
+        throw ConfigError(
+            "processor " + std::string(processor) + " cannot make masks of any output" + slab.origin() + reasons,
+            "Give it the outputs of a segmentation, or choose another --processor");
     return fitting;
 }
 

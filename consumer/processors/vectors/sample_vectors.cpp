@@ -41,15 +41,15 @@ std::vector<VectorOutput> SampleVectors::outputs(const SlabContents& slab) const
         const auto numbers = static_cast<std::uint32_t>(tensor.spec.shape[1]);
         if (truncate_dim_ > numbers)
             throw ConfigError("--truncate-dim is " + std::to_string(truncate_dim_) + ", but " +
-                                  describe_output(tensor.spec) + " of model '" + slab.model + "' has only " +
+                                  describe_output(tensor.spec) + slab.origin() + " has only " +
                                   std::to_string(numbers) + " numbers",
                               "Give at most that number, or 0 for all");
         fitting.push_back({.tensor = &tensor, .dimensions = truncate_dim_ == 0 ? numbers : truncate_dim_});
     }
     if (fitting.empty())
-        throw ConfigError("processor " + processor_ + " finds no vectors among the outputs of model '" + slab.model +
-                              "': expected float32, float16 or bfloat16 [N, D]" + others,
-                          "Choose a model that makes embeddings, or another --processor");
+        throw ConfigError("processor " + processor_ + " finds no vectors among the outputs" + slab.origin() +
+                              ": expected float32, float16 or bfloat16 [N, D]" + others,
+                          "Give it embeddings, or choose another --processor");
     return fitting;
 }
 

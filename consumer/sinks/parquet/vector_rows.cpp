@@ -41,7 +41,7 @@ constexpr std::uint32_t kChunks = 8;
 
 std::string VectorKind::describe() const {
     return std::to_string(dimensions) + (halves ? " float16" : " float32") + " numbers" +
-           (normalized ? ", normalized," : "") + " of model '" + std::string(model) + "'" +
+           (normalized ? ", normalized" : "") + (model.empty() ? "" : ", of '" + std::string(model) + "'") +
            (columns ? ", with ids and columns" : "") + (chunks ? ", of chunks" : "");
 }
 

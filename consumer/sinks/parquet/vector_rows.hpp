@@ -19,7 +19,7 @@ struct VectorKind {
 
     bool operator==(const VectorKind&) const = default;
     std::size_t vector_bytes() const { return std::size_t{dimensions} * (halves ? 2 : 4); }
-    // "384 float32 numbers, normalized, of model 'encoder', with ids and columns, of chunks"
+    // "384 float32 numbers, normalized, of 'encoder', with ids and columns, of chunks"
     std::string describe() const;
 };
 

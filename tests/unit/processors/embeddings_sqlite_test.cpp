@@ -37,8 +37,8 @@ TEST(EmbeddingsSqlite, RefusesAModelWithoutVectorsAndNamesItsOutputs) {
     const ScratchFolder folder;
     const auto sample = made({spec_of("scores", kFloat32, {1, 3, 5, 7}), spec_of("classes", kInt64, {1, 9})});
     EXPECT_THAT(error_for(test::config_for("embeddings-sqlite", folder.path()), sample.contents),
-                AllOf(HasSubstr("model 'the model'"), HasSubstr("[N, D]"), HasSubstr("scores float32 [1, 3, 5, 7]"),
-                      HasSubstr("classes int64 [1, 9]")));
+                AllOf(HasSubstr("the outputs of 'the model': "), HasSubstr("[N, D]"),
+                      HasSubstr("scores float32 [1, 3, 5, 7]"), HasSubstr("classes int64 [1, 9]")));
 }
 
 TEST(EmbeddingsSqlite, RefusesATruncationLongerThanTheVector) {
