@@ -172,7 +172,13 @@ TensorSpec input_that_fits(const RunConfig& config) {
             "tokens", kInt32,
             std::array{std::int64_t{1}, std::int64_t{2}, std::max(kAnyLength, std::int64_t{config.chunk_tokens})});
     if (config.source == "npy") {
-        const NpyFile file(config.input);
+        std::error_code ignored;
+        const bool folder = std::filesystem::is_directory(config.input, ignored);
+        const std::vector<std::string> names = folder ? arrays_in(config.input) : std::vector<std::string>{};
+        if (folder && names.empty()) return {};  // the source names the fault
+        const NpyFile file =
+            folder ? NpyFile((std::filesystem::path(config.input) / names.front()).string(), NpyFile::Items::Whole)
+                   : NpyFile(config.input);
         std::vector<std::int64_t> shape{1};
         shape.insert(shape.end(), file.row_shape().begin(), file.row_shape().end());
         return TensorSpec::contiguous("rows", kFloat32, shape);
@@ -184,8 +190,10 @@ TensorSpec input_that_fits(const RunConfig& config) {
 
 std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
     std::error_code ignored;
-    if (config.source == "npy" && std::filesystem::is_directory(config.input, ignored))
-        throw ConfigError("--input '" + config.input + "' is a folder of arrays, which a job cannot cut into shards",
+    if (config.source == "npy" && settled_metadata(config).takes_arrays() &&
+        std::filesystem::is_directory(config.input, ignored))
+        throw ConfigError("--input '" + config.input +
+                              "' has an array for each of the model's inputs, which a job cannot cut into shards",
                           "Start a separate run on each machine with --shard I/N and an --output");
     RunConfig counted = config;
     counted.resize_size = 0;
