@@ -41,7 +41,9 @@ void EgressRun::recover() {
     RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
     place_.serve_as(recovery.epoch());
     listener_.check_input(recovery.progress());
-    recovery.take_up({.batch = options_.stream.batch, .items = options_.items}, spill_.get());
+    recovery.take_up(
+        {.batch = options_.stream.batch, .items = options_.items, .starts = std::move(options_.batch_starts)},
+        spill_.get());
     listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
     records_ = std::move(recovery).resume();

@@ -43,7 +43,8 @@ struct EgressRunOptions {
     // The run fills in the header's nonce and epoch, slab_count, when_none and on_dropped. The header's texts outlive
     // the run.
     EgressStream::Options stream{};
-    std::uint64_t items = 0;  // of the source, for a recovered run
+    std::uint64_t items = 0;                    // of the source, for a recovered run
+    std::vector<std::uint64_t> batch_starts{};  // BatchNumbers::starts, for a recovered run
     WhenFull when_full = WhenFull::Wait;
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---

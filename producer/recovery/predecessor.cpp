@@ -22,12 +22,12 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
     PublishedSlab slab{
         .slab = ticket.slab, .first_batch = contents.batches.front().batch, .filled_at_ns = contents.filled_at_ns};
     for (const BatchRecord& piece : contents.batches) {
-        const std::uint64_t begin = piece.batch * numbers.batch;
+        const std::uint64_t begin = numbers.begin_of(piece.batch);
         if (begin >= numbers.items)
             throw ProtocolError("slab " + std::to_string(ticket.slab) + " holds batch " + std::to_string(piece.batch) +
                                 ", but the source has only " + std::to_string(numbers.items) + " items");
-        slab.batches_ended +=
-            piece.first_row + piece.rows == std::min<std::uint64_t>(numbers.batch, numbers.items - begin) ? 1U : 0U;
+        const std::uint64_t rows = numbers.begin_of(piece.batch + 1) - begin;
+        slab.batches_ended += piece.first_row + piece.rows == rows ? 1U : 0U;
         slab.items_through = std::max(slab.items_through, begin + piece.first_row + piece.rows);
     }
     for (const SampleView& sample : contents.samples) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -28,6 +29,14 @@ struct Predecessor {
 struct BatchNumbers {
     std::uint32_t batch = 1;  // most samples of a batch
     std::uint64_t items = 0;  // of the source
+    // The first item of each batch, if batches differ; empty: every `batch` items.
+    std::vector<std::uint64_t> starts{};
+
+    // `items` behind the last batch.
+    std::uint64_t begin_of(std::uint64_t number) const {
+        if (starts.empty()) return std::min(number * batch, items);
+        return number < starts.size() ? starts[number] : items;
+    }
 };
 
 // Reads the slabs' headers, over a recovered ledger. Maps each span while it reads. `spill`: null if the run does not

@@ -50,6 +50,7 @@ bool is_synthetic(const RunConfig& config) { return config.source == "synthetic"
 bool is_sharded(const RunConfig& config) { return !config.shard.empty(); }
 bool is_class_map(const RunConfig& config) { return config.transform == "class-map"; }
 bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.source) && config.resize_size > 0; }
+bool keeps_shapes(const RunConfig& config) { return config.resize == "none"; }
 bool is_bicubic(const RunConfig& config) { return gives_pictures(config.source) && config.interpolation == "bicubic"; }
 bool is_tiled(const RunConfig& config) { return config.tile > 0; }
 bool is_chunked(const RunConfig& config) { return config.chunk_tokens > 0; }

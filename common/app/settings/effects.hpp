@@ -68,6 +68,7 @@ bool is_synthetic(const RunConfig& config);
 bool is_sharded(const RunConfig& config);
 bool is_class_map(const RunConfig& config);
 bool cuts_pictures(const RunConfig& config);
+bool keeps_shapes(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
 bool is_tiled(const RunConfig& config);
 bool is_chunked(const RunConfig& config);

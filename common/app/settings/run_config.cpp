@@ -45,6 +45,25 @@ std::string processors_that_put_tiles_together() {
 }
 
 template <class KindOf>
+void check_own_shapes(const RunConfig& config, KindOf kind_of) {
+    const auto refuse = [&](const char* flag, const std::string& value) {
+        throw ConfigError(std::string("--") + flag + " " + value + " does not go with --resize none",
+                          "Leave one of them out", kind_of(flag));
+    };
+    if (config.tile > 0) refuse("tile", std::to_string(config.tile));
+    if (config.resize_size > 0) refuse("resize-size", std::to_string(config.resize_size));
+    if (config.image_size > 0) refuse("image-size", std::to_string(config.image_size));
+    for (const std::string& processor : config.processors())
+        if (const ProcessorResults* const known = ProcessorResults::of(processor);
+            known != nullptr && known->processor != "auto" &&
+            (known->reads == Reads::Masks || known->looks_at == LooksAt::Pictures))
+            throw ConfigError("--processor '" + processor +
+                                  "' does not go with --resize none: it needs pictures of "
+                                  "one size",
+                              "Choose --processor npy or safetensors, or leave --resize out", kind_of("processor"));
+}
+
+template <class KindOf>
 void check_tiles(const RunConfig& config, KindOf kind_of) {
     const std::string tile = "--tile " + std::to_string(config.tile);
     if (config.tile == 0)
@@ -100,6 +119,7 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
     if (config.output_dtype == "fp32" && config.transform == "cast")
         throw ConfigError("--output-dtype 'fp32' does not go with --transform 'cast', which converts 32 bits to 16",
                           "Accepted: auto, fp16, bf16", kind_of("output-dtype"));
+    if (config.resize == "none") check_own_shapes(config, kind_of);
     if (config.tile > 0 || config.overlap != "auto") check_tiles(config, kind_of);
     if (config.chunk_overlap > 0 && config.chunk_overlap >= config.chunk_tokens)
         throw ConfigError(

@@ -125,6 +125,8 @@ void describe_input(SettingGroup& group) {
                {kSmallestImageSize, kLargestImageSize, "auto"},
                "Resize the shorter side to this length, keeping proportions, before the center crop to --image-size; "
                "auto: from the model's metadata, else squeeze the whole image into --image-size");
+    group.word("resize", &InputSettings::resize, of_slabs(keeps_shapes), {"auto", "none"},
+               "none: images, and the arrays in a folder, keep their own shapes; a batch has items of equal shape");
     rare.word("interpolation", &InputSettings::interpolation, of_slabs(is_bicubic), {"auto", "bilinear", "bicubic"},
               "How images are resized; auto: from the model's metadata, else bilinear");
     group.whole(
@@ -200,6 +202,9 @@ void describe_slabs(SettingGroup& group) {
                "Maximum samples of a batch per slab");
     rare.whole("batches-per-slab", &SlabSettings::batches_per_slab, kMemory, {1, 4096, "auto"},
                "Maximum whole batches per slab, for small batches");
+    rare.bytes("slab-bytes", &SlabSettings::slab_bytes, kMemory,
+               {std::int64_t{64} << 10, std::int64_t{1} << 36, "auto"},
+               "Bytes of a slab's samples, if samples differ in shape; auto: by the largest that is known");
     rare.seconds("max-delay-seconds", &SlabSettings::max_delay_seconds, kRuntime, 0, 60,
                  "How long a batch waits for others to share its slab");
     rare.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,

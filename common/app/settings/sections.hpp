@@ -80,6 +80,7 @@ struct InputSettings {
     std::uint32_t image_size = 0;       // height and width of resized images; 0: auto
     // the shorter side, before image_size is cut from the middle; 0: auto, else the whole image
     std::uint32_t resize_size = 0;
+    std::string resize = "auto";         // "none": images, and arrays in a folder, keep their own shapes
     std::string interpolation = "auto";  // for images: "bilinear", "bicubic"
     std::uint32_t tile = 0;              // height and width of the tiles of an image; 0: images are resized
     std::string overlap = "auto";        // between neighbouring tiles, in pixels; "auto": an eighth of `tile`
@@ -130,6 +131,7 @@ struct SlabSettings {
     std::uint32_t slabs = 0;             // 0: auto
     std::uint32_t samples_per_slab = 0;  // 0: auto
     std::uint32_t batches_per_slab = 0;  // whole small batches that share a slab; 0: auto
+    std::uint64_t slab_bytes = 0;        // for outputs of which samples differ in shape; 0: auto
     double max_delay_seconds = 0.002;    // maximum wait of a batch for others to share its slab
     bool allow_unpinned = false;
     std::string when_full = "wait";  // reaction if no slab is free: "wait", "drop", "spill"

@@ -8,6 +8,7 @@
 #include "common/base/clock.hpp"
 #include "common/base/error.hpp"
 #include "common/base/trace.hpp"
+#include "common/base/utf8.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 namespace offramp {
@@ -27,10 +28,30 @@ std::vector<DeviceTensor> outputs_of(Model& model, OutputTransformer& transforme
 // Whether an output of the model is the one that the slabs were laid out for.
 bool has_layout(const TensorSpec& made, const TensorSpec& wanted) {
     if (!wanted.varies()) return with_settled_strides(made.with_rows(wanted.rows())) == wanted;
+    if (made.dims == wanted.dims) {
+        const bool is_same = made.dtype == wanted.dtype && made.name == wanted.name && made.dense_rows();
+        for (std::size_t dim = 1; dim < made.dims; ++dim)
+            if (wanted.shape[dim] != kVarying && wanted.shape[dim] != made.shape[dim]) return false;
+        return is_same;
+    }
     return made.dtype == wanted.dtype && made.name == wanted.name && made.dims + 1 == wanted.dims &&
            wanted.varying_dims() == 1 && wanted.shape[1] == kVarying && made.dense_rows() &&
            std::equal(made.shape.begin() + 1, made.shape.begin() + static_cast<std::ptrdiff_t>(made.dims),
                       wanted.shape.begin() + 2);
+}
+
+// Each sample fits into a slab.
+void require_room(const OutputBatch& output, const SlabLayout& layout) {
+    for (std::uint32_t row = 0; layout.varies() && row < output.rows.size(); ++row) {
+        const std::size_t bytes = output.varying_bytes(row);
+        if (bytes <= layout.varying_bytes) continue;
+        const RowInfo& info = output.rows[row];
+        throw ConfigError(
+            "the outputs of item " + std::to_string(info.item) +
+                (info.key.empty() ? "" : " ('" + printable(info.key) + "')") + " have " + std::to_string(bytes) +
+                " bytes, and a slab has room for " + std::to_string(layout.varying_bytes),
+            "Give --slab-bytes for the largest item, at least " + std::to_string(bytes), ErrorKind::BadInput);
+    }
 }
 
 }  // namespace
@@ -51,6 +72,22 @@ void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<cons
     }
     tensor.spec = wanted;
     tensor.data = nullptr;  // padding separates the samples
+}
+
+void cut_to_rows(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows) {
+    expect(static_cast<std::int64_t>(rows.size()) <= tensor.spec.rows(), "each row of a batch has an output");
+    const std::size_t row_bytes = tensor.spec.row_bytes();
+    const auto* data = static_cast<const std::byte*>(tensor.data);
+    tensor.padding_bytes = row_bytes * static_cast<std::size_t>(tensor.spec.rows());
+    for (const RowInfo& row : rows) {
+        tensor.samples.push_back({.data = data, .bytes = row.empty ? 0 : row_bytes});
+        for (std::size_t dim = 1; dim < wanted.dims; ++dim)
+            if (wanted.shape[dim] == kVarying) tensor.extents.push_back(row.empty ? 0 : tensor.spec.shape[dim]);
+        tensor.padding_bytes -= tensor.samples.back().bytes;
+        data += row_bytes;
+    }
+    if (std::ranges::any_of(rows, &RowInfo::empty)) tensor.data = nullptr;  // they separate the others
+    tensor.spec = wanted;
 }
 
 Inference::Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute,
@@ -112,9 +149,12 @@ OutputBatch Inference::compute_batch(InputBatch input) {
     clock_.begin(compute_, input.number());
     model_.begin_batch(input.number());
     const LengthGroups* const groups = input.groups();
-    output.tensors = transformer_.apply(
-        compute_, groups != nullptr ? model_.run_by_length(input.data(), *groups) : model_.run(input.data()),
-        output.outliers);
+    output.tensors =
+        transformer_.apply(compute_,
+                           groups != nullptr              ? model_.run_by_length(input.data(), *groups)
+                           : input.own_shape() != nullptr ? model_.run_in_shape(input.data(), *input.own_shape())
+                                                          : model_.run(input.data()),
+                           output.outliers);
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);
@@ -125,9 +165,13 @@ OutputBatch Inference::compute_batch(InputBatch input) {
             throw Error(ErrorKind::Internal,
                         "the model gave " + made.describe() + ", the slabs were laid out for " +
                             (i < layout_.tensors.size() ? layout_.tensors[i].describe() : "nothing"));
-        if (layout_.tensors[i].varies())
+        if (!layout_.tensors[i].varies()) continue;
+        if (made.dims == layout_.tensors[i].dims)
+            cut_to_rows(output.tensors[i], layout_.tensors[i], output.rows);
+        else
             cut_to_texts(output.tensors[i], layout_.tensors[i], output.rows, input.texts());
     }
+    require_room(output, layout_);
     return output;
 }
 

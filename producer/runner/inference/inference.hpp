@@ -85,6 +85,10 @@ class ComputeClock {
 void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
                   std::span<const TokenRows> texts);
 
+// Makes each row of an output, of which batches differ in shape, a sample of the batch's shape. Empty rows have
+// nothing.
+void cut_to_rows(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows);
+
 // Runs model and transform on every batch of input and submits the outputs to the egress. Waits for the device only to
 // bound the work in flight. Borrows all of its parts. Thread: run() on the model's thread; the stats from any. Blocks:
 // run() to the end of the input. Errors: the model's, the prefetcher's and the egress's.

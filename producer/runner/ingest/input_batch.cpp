@@ -82,6 +82,12 @@ InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::sha
     groups_ = std::move(groups);
 }
 
+InputBatch::InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots,
+                       InputSlot& slot, const TensorSpec& input)
+    : InputBatch(number, std::move(rows), std::move(slots), slot) {
+    own_shape_ = input;
+}
+
 InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows) {
     InputBatch batch(number, std::move(rows), nullptr);
     batch.left_out_ = true;
@@ -94,6 +100,7 @@ InputBatch::InputBatch(InputBatch&& other) noexcept
       left_out_(other.left_out_),
       groups_(std::move(other.groups_)),
       texts_(std::move(other.texts_)),
+      own_shape_(std::move(other.own_shape_)),
       data_(std::exchange(other.data_, nullptr)),
       slots_(std::move(other.slots_)),
       slot_(std::exchange(other.slot_, nullptr)) {}
@@ -106,6 +113,7 @@ InputBatch& InputBatch::operator=(InputBatch&& other) noexcept {
         left_out_ = other.left_out_;
         groups_ = std::move(other.groups_);
         texts_ = std::move(other.texts_);
+        own_shape_ = std::move(other.own_shape_);
         data_ = std::exchange(other.data_, nullptr);
         slots_ = std::move(other.slots_);
         slot_ = std::exchange(other.slot_, nullptr);

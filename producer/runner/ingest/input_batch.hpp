@@ -69,12 +69,15 @@ class InputBatch {
                std::vector<TokenRows> texts = {});
     InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
                LengthGroups groups);
+    // Of a model whose input varies: `input` describes this batch, without rows beyond rows().
+    InputBatch(std::uint64_t number, std::vector<RowInfo> rows, std::shared_ptr<InputSlots> slots, InputSlot& slot,
+               const TensorSpec& input);
     static InputBatch left_out(std::uint64_t number, std::vector<RowInfo> rows);
     InputBatch(InputBatch&& other) noexcept;
     InputBatch& operator=(InputBatch&& other) noexcept;
     ~InputBatch();
 
-    std::uint64_t number() const { return number_; }         // its items begin at number * batch
+    std::uint64_t number() const { return number_; }
     std::span<const RowInfo> rows() const { return rows_; }  // the last batch may have fewer rows
     // True if it has no readable items: it has no input and needs no computation.
     bool left_out() const { return left_out_; }
@@ -86,6 +89,8 @@ class InputBatch {
     const LengthGroups* groups() const { return groups_ ? &*groups_ : nullptr; }
     // Of tokens: the place of each text's in outputs that have a row for each token; otherwise empty.
     std::span<const TokenRows> texts() const { return groups_ ? groups_->texts : texts_; }
+    // Null if the model's batches have one shape.
+    const TensorSpec* own_shape() const { return own_shape_ ? &*own_shape_ : nullptr; }
     // An armed event; null if there is no upload to wait for.
     Event* ready() const { return slot_ == nullptr ? nullptr : slot_->ready.get(); }
     // Work submitted to `compute` after this call starts when the input is there. The host does not wait.
@@ -101,6 +106,7 @@ class InputBatch {
     bool left_out_ = false;
     std::optional<LengthGroups> groups_;
     std::vector<TokenRows> texts_;  // without groups
+    std::optional<TensorSpec> own_shape_;
     const void* data_ = nullptr;
     std::shared_ptr<InputSlots> slots_;
     InputSlot* slot_ = nullptr;

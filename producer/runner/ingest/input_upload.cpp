@@ -33,7 +33,6 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
             throw ConfigError("the model takes " + describe_parts(input.parts) + ", but the source gives no arrays",
                               kGiveArrays);
         expect(input.kind == InputKind::Arrays && tensor.dense_rows(), "arrays go where arrays are taken");
-        staged_row_bytes_ = tensor.row_bytes();
         return;
     }
     if (rows == RowKind::Tokens || tensor.dtype == kInt32) {
@@ -41,7 +40,6 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
             throw ConfigError("the model takes tokens, " + tensor.describe() + ", but the source gives none",
                               "Use --source text, with --input FILE; or --synthetic-on device");
         expect(tensor.dtype == kInt32 && tensor.dense_rows(), "tokens go where tokens are taken");
-        staged_row_bytes_ = tensor.row_bytes();
         return;
     }
     if (!tensor.dense_rows() || (tensor.dtype != kFloat32 && tensor.dtype != kBFloat16))
@@ -51,31 +49,35 @@ InputUpload::InputUpload(Device& device, const ModelInput& input, RowKind rows) 
         if (input.kind != InputKind::Image || tensor.dims != 4 || tensor.shape[1] != 3)
             throw ConfigError("the source gives pictures, but the model takes " + tensor.describe(),
                               "Use --source synthetic");
-        staged_row_bytes_ = static_cast<std::size_t>(tensor.shape[2] * tensor.shape[3] * 3);
-        between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of pixels");
-    } else {
-        staged_row_bytes_ = tensor.elements() / rows_of(input) * sizeof(float);
-        if (tensor.dtype == kBFloat16)
-            between_ = device.allocate(staged_row_bytes_ * rows_of(input), "a batch of float32 input");
+        between_ = device.allocate(staged_row_bytes() * rows_of(input), "a batch of pixels");
+    } else if (tensor.dtype == kBFloat16) {
+        between_ = device.allocate(staged_row_bytes() * rows_of(input), "a batch of float32 input");
     }
+}
+
+std::size_t InputUpload::staged_row_bytes(const TensorSpec& batch) const {
+    const std::size_t numbers = batch.elements() / static_cast<std::size_t>(batch.rows());
+    if (rows_ == RowKind::Pixels) return numbers;
+    return rows_ == RowKind::Float32 ? numbers * sizeof(float) : batch.row_bytes();
 }
 
 std::size_t InputUpload::input_bytes() const { return input_.tensor.row_bytes() * rows_of(input_); }
 
-void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
+void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded,
+                         const TensorSpec& batch) {
     std::byte* const target = between_ ? between_->data() : to;
-    copies.copy_to_device(target, staged, staged_row_bytes_ * rows_of(input_));
+    copies.copy_to_device(target, staged, staged_row_bytes(batch) * static_cast<std::size_t>(batch.rows()));
     copies.record(uploaded);
     if (rows_ == RowKind::Pixels) {
         kernels::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),
-                                   .rows = input_.tensor.shape[0],
-                                   .height = input_.tensor.shape[2],
-                                   .width = input_.tensor.shape[3]};
+                                   .rows = batch.shape[0],
+                                   .height = batch.shape[2],
+                                   .width = batch.shape[3]};
         std::copy(input_.mean.begin(), input_.mean.end(), pixels.mean);
         std::copy(input_.std.begin(), input_.std.end(), pixels.std);
-        kernels::normalize(copies, to, input_.tensor, pixels);
+        kernels::normalize(copies, to, batch, pixels);
     } else if (between_) {
-        kernels::cast(copies, to, kBFloat16, target, input_.tensor.elements());
+        kernels::cast(copies, to, kBFloat16, target, batch.elements());
     }
 }
 

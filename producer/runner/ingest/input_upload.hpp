@@ -14,25 +14,30 @@ namespace offramp {
 
 // Turns staged rows into a model's input. 8-bit pixels are copied and normalised on the device; float32 rows are
 // copied, and converted if the model takes bfloat16; tokens and rows of arrays are copied. Float32 rows already have
-// the strides of the model's input. Owns device memory for one intermediate batch: uploads follow one another on one
-// stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit; CudaError.
+// the strides of the model's input. Owns device memory for one intermediate batch, the largest: uploads follow one
+// another on one stream. Thread: one. Blocks: never. Errors: ConfigError when source and model do not fit; CudaError.
 class InputUpload {
   public:
+    // `input` describes the largest batch.
     InputUpload(Device& device, const ModelInput& input, RowKind rows);
 
-    std::size_t staged_row_bytes() const { return staged_row_bytes_; }
+    // Of a row of the largest batch, and of another one.
+    std::size_t staged_row_bytes() const { return staged_row_bytes(input_.tensor); }
+    std::size_t staged_row_bytes(const TensorSpec& batch) const;
     std::size_t input_bytes() const;
 
-    // Submits a full batch. `staged` is read until `uploaded` is done, `to` is written until later work of `copies`
-    // starts.
-    void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded);
+    // Submits a batch, the largest or `batch`. `staged` is read until `uploaded` is done, `to` is written until later
+    // work of `copies` starts.
+    void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
+        submit(copies, staged, to, uploaded, input_.tensor);
+    }
+    void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded, const TensorSpec& batch);
     // Like submit(), for bytes that are copied unchanged.
     static void submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded);
 
   private:
     ModelInput input_;
     RowKind rows_;
-    std::size_t staged_row_bytes_ = 0;
     std::unique_ptr<DeviceBuffer> between_;
 };
 

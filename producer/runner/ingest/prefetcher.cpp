@@ -1,6 +1,7 @@
 #include "producer/runner/ingest/prefetcher.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 #include <tuple>
@@ -30,17 +31,54 @@ std::vector<TokenRows> resident_texts(const ModelInput& input) {
     return token_rows(std::vector(static_cast<std::size_t>(input.tensor.rows()), longest), longest);
 }
 
+// Of input of items that differ in shape, unless it is one item.
+constexpr std::uint64_t kMostNumbersInBatch = std::uint64_t{32} << 20U;
+
+std::uint64_t rows_at_once(std::span<const std::int64_t> shape, std::uint32_t batch) {
+    std::uint64_t numbers = 1;
+    for (const std::int64_t extent : shape) numbers *= static_cast<std::uint64_t>(extent);
+    return std::clamp<std::uint64_t>(kMostNumbersInBatch / numbers, 1, batch);
+}
+
+TensorSpec smallest(const TensorSpec& varying, std::int64_t rows) {
+    std::array<std::int64_t, kMaxDims> ones{};
+    ones.fill(1);
+    return in_shape(varying, rows, std::span(ones).first(varying.dims - 1));
+}
+
 bool needs_upload(BatchSource& source, const ModelInput& input) {
     return source.row_kind() != RowKind::Nothing && input.kind != InputKind::None;
 }
 
 }  // namespace
 
+std::vector<std::uint64_t> starts_of_batches(const BatchSource& source, const TensorSpec& input, std::uint32_t batch) {
+    std::vector<std::uint64_t> starts;
+    if (!input.varies()) return starts;
+    std::span<const std::int64_t> in_batch;  // empty: none of its items has a shape
+    std::uint64_t most = 0;
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::span<const std::int64_t> shape = source.shape(item);
+        const bool is_other = !shape.empty() && !in_batch.empty() && !std::ranges::equal(shape, in_batch);
+        if (!shape.empty() && in_batch.empty()) most = rows_at_once(shape, batch);
+        if (starts.empty() || is_other || item - starts.back() >= most) {
+            starts.push_back(item);
+            in_batch = {};
+            most = batch;
+        }
+        if (shape.empty()) continue;
+        in_batch = shape;
+        most = rows_at_once(shape, batch);
+    }
+    return starts;
+}
+
 Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock)
     : device_(device),
       source_(source),
       settings_(std::move(settings)),
-      plan_(source.items(), settings_.batch, settings_.done),
+      plan_(source.items(), settings_.batch, settings_.done,
+            starts_of_batches(source, settings_.input.tensor, settings_.batch)),
       budget_(settings_.max_errors, settings_.items > 0 ? settings_.items : source.items(), settings_.items_are,
               settings_.kind),
       found_(SkippedItems::kKept, settings_.skipped_before),
@@ -54,12 +92,15 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     const bool uploads = needs_upload(source_, input);
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
-        upload_.emplace(device_, input, source_.row_kind());
+        upload_.emplace(device_, largest_input(), source_.row_kind());
         if (input.group_rows > 0) packing_.emplace(device_, input);
-        staging_.emplace(device_,
-                         StagingWindow::Shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_,
-                                              packing_ ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted},
-                         clock);
+        StagingWindow::Shape shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_,
+                                   packing_ ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted};
+        if (input.tensor.varies()) {
+            shape.batch = static_cast<std::uint32_t>(largest_input().tensor.rows());
+            shape.row_bytes_of = [this](std::uint64_t number) { return upload_->staged_row_bytes(input_of(number)); };
+        }
+        staging_.emplace(device_, shape, clock);
         inputs_ = std::make_shared<InputSlots>(device_, packing_ ? packing_->most_bytes() : upload_->input_bytes(),
                                                buffers, clock);
         copies_ = device_.make_stream("h2d");
@@ -199,7 +240,7 @@ void Prefetcher::decode(std::uint32_t worker) noexcept {
 }
 
 void Prefetcher::load_row(const StagingWindow::Claim& claim) {
-    const TraceRange range(TraceName::Decode, claim.item / settings_.batch);
+    const TraceRange range(TraceName::Decode, plan_.number_of(claim.item));
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
     try {
         source_.load(claim.item, claim.row);
@@ -246,15 +287,38 @@ void Prefetcher::upload_batches() {
         if (!batch) return;
         if (budget_.all_failed(found_.total())) throw budget_.failure(found_.total(), found_.list());
         if (leave_out(*batch)) continue;
+        const bool varies = settings_.input.tensor.varies();
+        const std::size_t row_bytes =
+            upload_->staged_row_bytes(varies ? input_of(batch->number) : settings_.input.tensor);
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done && !packing_)
-                std::ranges::fill(batch->memory.subspan(row * upload_->staged_row_bytes(), upload_->staged_row_bytes()),
-                                  std::byte{0});
+                std::ranges::fill(batch->memory.subspan(row * row_bytes, row_bytes), std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape also computes on them.
-        const std::size_t filled = batch->rows.size() * upload_->staged_row_bytes();
-        std::fill(batch->memory.begin() + static_cast<std::ptrdiff_t>(filled), batch->memory.end(), std::byte{0});
+        if (!varies) std::ranges::fill(batch->memory.subspan(batch->rows.size() * row_bytes), std::byte{0});
         upload_one(std::move(*batch));
     }
+}
+
+// The input of a batch, of a model whose input varies.
+TensorSpec Prefetcher::input_of(std::uint64_t number) const {
+    const std::uint64_t first = plan_.first_item(number);
+    const std::uint32_t rows = plan_.rows(number);
+    for (std::uint64_t item = first; item < first + rows; ++item)
+        if (const auto shape = source_.shape(item); !shape.empty())
+            return in_shape(settings_.input.tensor, rows, shape);
+    return smallest(settings_.input.tensor, rows);  // none of its items is readable
+}
+
+// The model's input for the largest batch: buffers hold any.
+ModelInput Prefetcher::largest_input() const {
+    ModelInput input = settings_.input;
+    if (!input.tensor.varies()) return input;
+    input.tensor = {};
+    for (std::uint64_t turn = 0; turn < plan_.batches(); ++turn)
+        if (TensorSpec each = input_of(plan_.number(turn)); each.elements() > input.tensor.elements())
+            input.tensor = std::move(each);
+    if (input.tensor.dims == 0) input.tensor = smallest(settings_.input.tensor, 1);
+    return input;
 }
 
 // A batch without readable rows needs no computation.
@@ -272,6 +336,8 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
     Event* const last_use = std::exchange(slot->last_use, nullptr);
     std::optional<LengthGroups> groups;
     if (packing_) groups = packing_->pack(batch.memory, batch.rows.size());
+    const bool varies = settings_.input.tensor.varies();
+    const TensorSpec tensor = varies ? input_of(number) : settings_.input.tensor;
     std::vector<TokenRows> texts;
     if (source_.row_kind() == RowKind::Tokens && !groups)
         texts = texts_of_batch(batch.memory, upload_->staged_row_bytes());
@@ -287,12 +353,13 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
             InputUpload::submit_as_it_is(*copies_, {packing_->packed(), groups->bytes}, slot->memory->data(),
                                          *uploaded_);
         else
-            upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_);
+            upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_, tensor);
         copies_->record(*slot->ready);
     }
     // Handed out before the upload is done: the model's work can be submitted meanwhile.
-    queue_.push(groups ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(*groups))
-                       : InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(texts)));
+    queue_.push(varies   ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, tensor)
+                : groups ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(*groups))
+                         : InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(texts)));
     uploaded_->wait();
     h2d_ns_ += static_cast<std::uint64_t>(uploaded_->seconds_since(*upload_began_) * 1e9);
     if (settings_.timeline != nullptr) settings_.timeline->add("h2d", number, *upload_began_, *uploaded_);

@@ -24,7 +24,7 @@ namespace offramp {
 
 struct PrefetchSettings {
     ModelInput input;         // the model's input
-    std::uint32_t batch = 1;  // items in a batch; input.tensor.rows() if there is an input
+    std::uint32_t batch = 1;  // items in a full batch; input.tensor.rows() if there is an input
     std::uint32_t decode_workers = 1;
     std::uint32_t depth = 2;  // batches to prepare ahead of the one being computed
     std::string max_errors = "100%";
@@ -37,16 +37,22 @@ struct PrefetchSettings {
     std::uint64_t skipped_before = 0;    // items of `done`
 };
 
+// The first item of each batch, for a model whose input varies; otherwise empty: every `batch` items. Depends only on
+// the items' shapes, so that each run has the same batches.
+std::vector<std::uint64_t> starts_of_batches(const BatchSource& source, const TensorSpec& input, std::uint32_t batch);
+
 // Brings a source's items onto the device ahead of the model. Decode workers fill page-locked staging; one thread
 // uploads whole batches on its own stream and hands them out in order. Batch k is the items [k*batch, (k+1)*batch); an
-// unreadable item is an empty row of it, never a shift. If batches are computed by length (ModelInput::group_rows),
-// completed rows are also read: the grouping of texts depends on the whole batch, whatever was completed before. Owns
-// threads ("decode-0".., "upload"), copy stream, depth+1 staging buffers, depth+1 device inputs: nothing is allocated
-// per batch except the rows' descriptions. Borrows device, source, timeline and clock, which outlive it and all its
-// batches. Thread: next(): one; the others: any, except that stop() and the destructor are not called from a source's
-// load(). Blocks: next() until a batch is there; stop() until items in the making are done. Errors: the constructor:
-// ConfigError (max_errors; a source that does not fit the model), DeviceOutOfMemory. next(): the first failure of any
-// thread, and BadInput when more items were skipped than max_errors allows, or all of a whole were.
+// unreadable item is an empty row of it, never a shift. If the model's input varies, a batch is at most so many
+// consecutive items of equal shape (BatchSource::shape()); one that cannot be read changes no batch. If batches are
+// computed by length (ModelInput::group_rows), completed rows are also read: the grouping of texts depends on the whole
+// batch, whatever was completed before. Owns threads ("decode-0".., "upload"), copy stream, depth+1 staging buffers,
+// depth+1 device inputs: nothing is allocated per batch except the rows' descriptions. Borrows device, source, timeline
+// and clock, which outlive it and all its batches. Thread: next(): one; the others: any, except that stop() and the
+// destructor are not called from a source's load(). Blocks: next() until a batch is there; stop() until items in the
+// making are done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
+// DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were skipped than max_errors
+// allows, or all of a whole were.
 class Prefetcher {
   public:
     Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock = kSteadyClock);
@@ -106,6 +112,8 @@ class Prefetcher {
     void upload_batches();
     bool leave_out(StagingWindow::Batch& batch);
     void upload_one(StagingWindow::Batch batch);
+    TensorSpec input_of(std::uint64_t number) const;
+    ModelInput largest_input() const;
     void count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();

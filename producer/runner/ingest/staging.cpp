@@ -23,7 +23,7 @@ void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     slot.missing = shape_.rows == Rows::All ? plan.rows(number) : plan.wanted_rows(number);
     if (slot.missing == slot.rows.size()) return;
     for (std::size_t row = 0; row < slot.rows.size(); ++row) {
-        const std::uint64_t item = number * shape_.batch + row;
+        const std::uint64_t item = plan.first_item(number) + row;
         const bool done = plan.is_done(item);
         slot.rows[row] = {.item = item, .key = {}, .empty = done, .done = done, .reason = {}};
     }
@@ -47,13 +47,15 @@ std::optional<StagingWindow::Claim> StagingWindow::claim() {
         ++claiming_;
         next_row_ = 0;
     }
-    return Claim{number * shape_.batch + row, {slot.memory->data() + row * shape_.row_bytes, shape_.row_bytes}};
+    const std::size_t row_bytes = row_bytes_of(number);
+    return Claim{plan.first_item(number) + row, {slot.memory->data() + row * row_bytes, row_bytes}};
 }
 
 // The slot of an item that was handed out and whose batch is not taken yet.
 StagingWindow::Slot& StagingWindow::slot_of_item(std::uint64_t item) {
+    const std::uint64_t number = shape_.plan->number_of(item);
     for (std::uint64_t turn = taken_; turn < recycled_ + slots_.size(); ++turn)
-        if (slot_of(turn).number == item / shape_.batch && slot_of(turn).missing > 0) return slot_of(turn);
+        if (slot_of(turn).number == number && slot_of(turn).missing > 0) return slot_of(turn);
     expect(false, "a row that is filled belongs to a batch of the window");
     return slots_.front();
 }
@@ -63,7 +65,7 @@ void StagingWindow::done(RowInfo row) {
     {
         const std::lock_guard lock(mutex_);
         Slot& slot = slot_of_item(row.item);
-        RowInfo& place = slot.rows[row.item % shape_.batch];
+        RowInfo& place = slot.rows[row.item - shape_.plan->first_item(slot.number)];
         place = std::move(row);
         complete = --slot.missing == 0;
     }
@@ -114,14 +116,15 @@ std::int64_t StagingWindow::waiting_to_claim() const {
     return claim_blocked_.waiting();
 }
 
-BatchPlan::BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done)
-    : items_(items), batch_(batch), done_(std::move(done)) {
+BatchPlan::BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done, std::vector<std::uint64_t> starts)
+    : items_(items), batch_(batch), done_(std::move(done)), starts_(std::move(starts)) {
     expect(batch > 0, "a batch has at least one row");
+    expect(starts_.empty() || starts_.front() == 0, "the first batch begins with the first item");
     std::uint64_t next = 0;  // the first batch beyond all gaps so far
     const auto make = [&](std::uint64_t begin, std::uint64_t end) {
         if (begin >= end) return;
-        const std::uint64_t first = std::max(next, begin / batch);
-        next = (end - 1) / batch + 1;
+        const std::uint64_t first = std::max(next, number_of(begin));
+        next = number_of(end - 1) + 1;
         if (first >= next) return;
         made_.push_back({batches_, first});
         batches_ += next - first;
@@ -142,8 +145,15 @@ std::uint64_t BatchPlan::number(std::uint64_t turn) const {
     return made.number + (turn - made.turn);
 }
 
+std::uint64_t BatchPlan::number_of(std::uint64_t item) const {
+    if (starts_.empty()) return item / batch_;
+    return static_cast<std::uint64_t>(std::ranges::upper_bound(starts_, item) - starts_.begin()) - 1;
+}
+
 std::uint32_t BatchPlan::rows(std::uint64_t number) const {
-    return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch_, items_ - number * batch_));
+    const bool is_last = number + 1 >= starts_.size();
+    const std::uint64_t end = starts_.empty() || is_last ? items_ : starts_[number + 1];
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(batch_, end - first_item(number)));
 }
 
 std::uint32_t BatchPlan::wanted_rows(std::uint64_t number) const {
@@ -155,7 +165,7 @@ std::uint32_t BatchPlan::wanted_rows(std::uint64_t number) const {
 
 std::uint32_t BatchPlan::next_wanted(std::uint64_t number, std::uint32_t row) const {
     if (done_.empty() || row >= rows(number)) return std::min(row, rows(number));
-    const std::uint64_t first = number * batch_;
+    const std::uint64_t first = first_item(number);
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(done_.next_missing(first + row) - first, rows(number)));
 }
 

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,18 +17,23 @@
 
 namespace offramp {
 
-// Selects the batches of a source to make, and their rows. Batch k is always the items [k*batch, (k+1)*batch). A row
+// Selects the batches of a source to make, and their rows. Batch k is always the items [k*batch, (k+1)*batch), or, with
+// `starts`, those from starts[k] up to the next start. A row
 // whose item is completed, or outside this run's share, stays empty in place; a batch of only such rows is left out. So
 // a sample's place in its batch, and with it the exact bits of the model's result, is the same as in an undisturbed
 // run. Thread: any, once made. Blocks: never. Memory: 16 bytes per gap in `done`.
 class BatchPlan {
   public:
-    BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done = {});
+    // `starts`: the first item of each batch, from 0; empty: every `batch` items.
+    BatchPlan(std::uint64_t items, std::uint32_t batch, ItemRanges done = {}, std::vector<std::uint64_t> starts = {});
 
     // The number of batches to make; each has at least one wanted row.
     std::uint64_t batches() const { return batches_; }
     // The number of the batch made as the `turn`th, from 0.
     std::uint64_t number(std::uint64_t turn) const;
+    std::uint64_t first_item(std::uint64_t number) const { return starts_.empty() ? number * batch_ : starts_[number]; }
+    // The number of the batch of an item.
+    std::uint64_t number_of(std::uint64_t item) const;
     // The last batch of the source may have fewer rows than a full one.
     std::uint32_t rows(std::uint64_t number) const;
     bool is_done(std::uint64_t item) const { return !done_.empty() && done_.contains(item); }
@@ -46,6 +52,7 @@ class BatchPlan {
     std::uint64_t items_;
     std::uint32_t batch_;
     ItemRanges done_;
+    std::vector<std::uint64_t> starts_;
     std::uint64_t batches_ = 0;
     std::vector<Stretch> made_;  // in order; each stretch ends where the next begins, the last with the final turn
 };
@@ -69,6 +76,9 @@ class StagingWindow {
         std::uint32_t batches = 1;        // of the window
         const BatchPlan* plan = nullptr;  // outlives the window
         Rows rows = Rows::Wanted;
+        // Of batches that differ: bytes of a row of the batch with this number. `row_bytes` * `batch` holds any of
+        // them.
+        std::function<std::size_t(std::uint64_t number)> row_bytes_of{};
     };
     struct Claim {
         std::uint64_t item = 0;
@@ -109,6 +119,9 @@ class StagingWindow {
     Slot& slot_of_item(std::uint64_t item);
     bool window_has(std::uint64_t turn) const { return turn < recycled_ + slots_.size(); }
     void begin_slot(Slot& slot, std::uint64_t number) const;
+    std::size_t row_bytes_of(std::uint64_t number) const {
+        return shape_.row_bytes_of ? shape_.row_bytes_of(number) : shape_.row_bytes;
+    }
 
     const Shape shape_;
     const Clock& clock_;

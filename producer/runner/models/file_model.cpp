@@ -30,11 +30,13 @@ DType output_dtype(const at::Tensor& tensor, const std::string& what) {
     return *dtype;
 }
 
-std::string shape_of(const at::Tensor& tensor) {
+std::string shape_of(at::IntArrayRef shape) {
     std::string text;
-    for (const std::int64_t extent : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+    for (const std::int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
     return "[" + text + "]";
 }
+
+std::string shape_of(const at::Tensor& tensor) { return shape_of(tensor.sizes()); }
 
 // Outputs with a holder besides `made`: a network's own buffer, which the next batch may overwrite during this one's
 // copy. Outputs in the same memory hold it together.
@@ -66,7 +68,10 @@ class FileModel final : public Model {
         execution_.in([&] {
             network_ = load(execution_);
             if (const auto inputs = network_->inputs()) check_inputs(*inputs, metadata(), options.name);
-            state_outputs(network_->run(inputs_of(dry_batch())));
+            if (input_.tensor.varies())
+                learn_outputs();
+            else
+                state_outputs(network_->run(inputs_of(dry_batch(input_.tensor.with_rows(network_batch())))));
             if (input_.group_rows > 0) check_short_rows();
         });
     }
@@ -92,22 +97,27 @@ class FileModel final : public Model {
         return specs;
     }
 
+    std::vector<std::vector<std::int64_t>> largest_samples() const override {
+        std::vector<std::vector<std::int64_t>> largest = largest_;
+        for (std::size_t i = 0; i < outputs_.size(); ++i)
+            if (of_tokens_[i]) largest[i] = {outputs_[i].shape[1]};
+        return largest;
+    }
+
     std::vector<DeviceTensor> run(const void* input) override {
         if (input_.group_rows > 0) return run_groups(input);
         return execution_.in([&] {
-            const at::Tensor given = execution_.view(input, input_.tensor);
-            std::vector<FileNetwork::Output> made = outputs_of(given);
-            std::vector<DeviceTensor> tensors;
-            tensors.reserve(outputs_.size());
-            const std::vector<bool> lent = are_lent(made);
-            for (std::size_t i = 0; i < made.size(); ++i) {
-                const bool is_lent = lent[i] || made[i].tensor.is_alias_of(given);
-                tensors.push_back(hand_out(std::move(made[i].tensor), outputs_[i], is_lent));
+            std::vector<DeviceTensor> tensors = run_on(execution_.view(input, input_.tensor));
+            for (std::size_t i = 0; i < tensors.size(); ++i)
                 if (of_tokens_[i])
                     tensors[i].spec = of_token_rows(outputs_[i], outputs_[i].shape[0] * outputs_[i].shape[1]);
-            }
             return tensors;
         });
+    }
+
+    std::vector<DeviceTensor> run_in_shape(const void* input, const TensorSpec& shape) override {
+        state_sample(shape);
+        return execution_.in([&] { return run_on(execution_.view(input, shape)); });
     }
 
     std::vector<DeviceTensor> run_by_length(const void* input, const LengthGroups& groups) override {
@@ -133,6 +143,52 @@ class FileModel final : public Model {
     }
 
   private:
+    std::vector<DeviceTensor> run_on(const at::Tensor& given) {
+        std::vector<FileNetwork::Output> made = outputs_of(given);
+        std::vector<DeviceTensor> tensors;
+        tensors.reserve(outputs_.size());
+        const std::vector<bool> lent = are_lent(made);
+        for (std::size_t i = 0; i < made.size(); ++i) {
+            const bool is_lent = lent[i] || made[i].tensor.is_alias_of(given);
+            const TensorSpec spec = of_batch(outputs_[i], made[i].tensor, given.size(0));
+            tensors.push_back(hand_out(std::move(made[i].tensor), spec, is_lent));
+        }
+        return tensors;
+    }
+
+    // The output of a batch: with the made tensor's extents where batches differ.
+    static TensorSpec of_batch(const TensorSpec& output, const at::Tensor& made, std::int64_t rows) {
+        if (!output.varies() || made.dim() != static_cast<std::int64_t>(output.dims)) return output.with_rows(rows);
+        std::vector<std::int64_t> shape(output.shape.begin(),
+                                        output.shape.begin() + static_cast<std::ptrdiff_t>(output.dims));
+        shape[0] = rows;
+        for (std::size_t dim = 1; dim < output.dims; ++dim)
+            if (shape[dim] == kVarying) shape[dim] = made.size(static_cast<std::int64_t>(dim));
+        return TensorSpec::contiguous(output.name, output.dtype, shape);
+    }
+
+    // Computes samples of the least and the greatest extents: the outputs vary where their extents differ.
+    void learn_outputs() {
+        for (const std::vector<std::int64_t>& shape : execution_.options().shapes) {
+            const TensorSpec sample = in_shape(input_.tensor, 1, shape);
+            state_sample(sample);
+            const bool is_first = outputs_.empty();
+            std::vector<FileNetwork::Output> made = network_->run(inputs_of(dry_batch(sample)));
+            if (is_first) {
+                state_outputs(made);
+                for (TensorSpec& output : outputs_) output = row_major(output);
+                continue;
+            }
+            if (made.size() != network_outputs_) refuse_number(made.size());
+            for (std::size_t i = 0; i < outputs_.size(); ++i) note_extents(i, made[chosen_[i]].tensor);
+        }
+        for (std::size_t i = 0; i < outputs_.size(); ++i) settle_extents(i);
+    }
+
+    static TensorSpec row_major(const TensorSpec& spec) {
+        return TensorSpec::contiguous(spec.name, spec.dtype, std::span(spec.shape).first(spec.dims));
+    }
+
     const ModelMetadata& metadata() const { return execution_.options().metadata; }
 
     // Rows per call of the network.
@@ -214,14 +270,17 @@ class FileModel final : public Model {
     // The outputs that the run delivers.
     std::vector<FileNetwork::Output> outputs_of(const at::Tensor& given) {
         std::vector<FileNetwork::Output> made = network_->run(inputs_of(given));
-        if (made.size() != network_outputs_)
-            throw ConfigError(file_ + " gave " + std::to_string(made.size()) + " outputs where the first batch had " +
-                                  std::to_string(network_outputs_),
-                              "Use a model that always gives the same number of outputs", ErrorKind::BadInput);
+        if (made.size() != network_outputs_) refuse_number(made.size());
         if (chosen_.size() == made.size()) return made;
         std::vector<FileNetwork::Output> chosen;
         for (const std::size_t index : chosen_) chosen.push_back(std::move(made[index]));
         return chosen;
+    }
+
+    [[noreturn]] void refuse_number(std::size_t outputs) const {
+        throw ConfigError(file_ + " gave " + std::to_string(outputs) + " outputs where the first batch had " +
+                              std::to_string(network_outputs_),
+                          "Use a model that always gives the same number of outputs", ErrorKind::BadInput);
     }
 
     // `made`: of rows of the least length.
@@ -290,7 +349,13 @@ class FileModel final : public Model {
             input.prompt = metadata().prompt;
             shape.insert(shape.end(), metadata().input_shape.begin(), metadata().input_shape.end());
             input.tensor = TensorSpec::contiguous(metadata().takes_tokens() ? "tokens" : "input", dtype, shape);
-            return input;
+            return input.tensor.varies() ? varying(input) : input;
+        }
+        if (!options.shapes.empty()) {
+            shape.insert(shape.end(), {3, kVarying, kVarying});
+            input.tensor = TensorSpec::contiguous("image", dtype, shape);
+            order_colours(input);
+            return varying(input);
         }
         const std::int64_t height = options.image_size != 0 ? options.image_size : metadata().height;
         const std::int64_t width = options.image_size != 0 ? options.image_size : metadata().width;
@@ -298,10 +363,31 @@ class FileModel final : public Model {
         shape.insert(shape.end(), {3, height, width});
         input.tensor = TensorSpec::contiguous("image", dtype, shape);
         if (options.memory_format == "channels-last") input.tensor.strides = {3 * height * width, 1, 3 * width, 3};
-        if (metadata().colour_order == "bgr") {
-            std::ranges::reverse(input.mean);
-            std::ranges::reverse(input.std);
-        }
+        order_colours(input);
+        return input;
+    }
+
+    void order_colours(ModelInput& input) const {
+        if (metadata().colour_order != "bgr") return;
+        std::ranges::reverse(input.mean);
+        std::ranges::reverse(input.std);
+    }
+
+    ModelInput varying(ModelInput input) const {
+        const ModelOptions& options = execution_.options();
+        if (options.shapes.empty())
+            throw ConfigError("the model takes samples that differ in shape, " + input.tensor.describe() +
+                                  ", and this input gives none",
+                              "Give --input FOLDER, which has a .npy file for each sample", ErrorKind::Usage);
+        if (metadata().batch > 1)
+            throw ConfigError(file_ + " takes batches of " + std::to_string(metadata().batch) +
+                                  " only, and items of different shapes make smaller ones",
+                              "Export it with --batch 1, or as TorchScript", ErrorKind::Usage);
+        if (options.memory_format != "contiguous")
+            throw ConfigError(
+                "--memory-format " + options.memory_format + " does not go with items that differ in shape",
+                "Give --memory-format contiguous", ErrorKind::Usage);
+        input.tensor.strides = {};
         return input;
     }
 
@@ -343,11 +429,16 @@ class FileModel final : public Model {
         if (!input_.parts.empty()) return describe_parts(input_.parts) + ", from " + metadata().file;
         const TensorSpec spec = input_.tensor.with_rows(network_batch());
         const bool pictures = input_.kind == InputKind::Image;
+        if (spec.varies()) return spec.describe();
         const std::string by = !metadata().shape_from.empty() ? metadata().shape_from
                                : execution_.options().image_size != 0 && pictures
                                    ? "--image-size " + std::to_string(execution_.options().image_size)
                                    : metadata().file;
         return spec.describe() + (pictures ? ", pictures by " : ", by ") + by;
+    }
+
+    void state_sample(const TensorSpec& sample) {
+        execution_.state_input(sample.describe(), "Leave items of this shape out, or use a model that takes them");
     }
 
     std::string fix_for_input() const {
@@ -357,8 +448,7 @@ class FileModel final : public Model {
                "type), image-size = N for a picture (or --image-size)";
     }
 
-    at::Tensor dry_batch() const {
-        const TensorSpec spec = input_.tensor.with_rows(network_batch());
+    at::Tensor dry_batch(const TensorSpec& spec) const {
         return at::zeros(at::IntArrayRef(spec.shape.data(), spec.dims),
                          at::TensorOptions().dtype(scalar_type(spec.dtype)).device(execution_.device()))
             .contiguous(input_.kind == InputKind::Image ? execution_.memory_format() : at::MemoryFormat::Contiguous);
@@ -383,7 +473,43 @@ class FileModel final : public Model {
             of_tokens_.push_back(is_of_tokens(spec));
             if (of_tokens_.back())
                 spec = TensorSpec::contiguous(spec.name, spec.dtype, std::span(spec.shape).first(spec.dims));
+            shapes_of_samples_.push_back({sample_shape(made[index].tensor)});
             outputs_.push_back(std::move(spec));
+        }
+        largest_.resize(outputs_.size());
+    }
+
+    static std::vector<std::int64_t> sample_shape(const at::Tensor& made) {
+        return {made.sizes().begin() + 1, made.sizes().end()};
+    }
+
+    // Of a sample of another shape than the first one's.
+    void note_extents(std::size_t output, const at::Tensor& made) {
+        const TensorSpec& first = outputs_[output];
+        if (made.dim() != static_cast<std::int64_t>(first.dims) || made.size(0) != 1)
+            throw ConfigError(file_ + " gave the output '" + first.name + "' of shape " + shape_of(made) +
+                                  " where the first sample's was " + shape_of(shapes_of_samples_[output].front()),
+                              "Use a model whose outputs have the same number of dimensions for every input",
+                              ErrorKind::BadInput);
+        shapes_of_samples_[output].push_back(sample_shape(made));
+    }
+
+    void settle_extents(std::size_t output) {
+        TensorSpec& spec = outputs_[output];
+        const auto& samples = shapes_of_samples_[output];
+        for (std::size_t dim = 1; dim < spec.dims; ++dim)
+            for (const std::vector<std::int64_t>& sample : samples)
+                if (sample[dim - 1] != samples.front()[dim - 1]) spec.shape[dim] = kVarying;
+        if (!spec.varies()) return;
+        spec.strides = {};
+        std::size_t most = 0;
+        for (const std::vector<std::int64_t>& sample : samples) {
+            std::vector<std::int64_t> extents;
+            for (std::size_t dim = 1; dim < spec.dims; ++dim)
+                if (spec.shape[dim] == kVarying) extents.push_back(sample[dim - 1]);
+            const std::size_t bytes = spec.of_sample(extents).row_bytes();
+            if (largest_[output].empty() || bytes > most) largest_[output] = std::move(extents);
+            most = std::max(most, bytes);
         }
     }
 
@@ -410,7 +536,7 @@ class FileModel final : public Model {
 
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
         const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
-        const std::int64_t batch = network_batch();
+        const std::int64_t batch = input_.tensor.varies() ? 1 : network_batch();
         if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
             throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
                               "Each output's first dimension counts the samples of the batch, and none is empty",
@@ -457,6 +583,8 @@ class FileModel final : public Model {
     std::vector<std::size_t> chosen_;  // of the network's outputs
     std::vector<TensorSpec> outputs_;  // of those, for a full batch of the longest rows
     std::vector<bool> of_tokens_;      // of those: a row for each token
+    std::vector<std::vector<std::vector<std::int64_t>>> shapes_of_samples_;  // of each output, as learned
+    std::vector<std::vector<std::int64_t>> largest_;  // of each output, where samples differ: extents
 };
 
 }  // namespace

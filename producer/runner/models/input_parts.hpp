@@ -38,4 +38,11 @@ inline std::string describe_parts(std::span<const InputPart> parts) {
     return text;
 }
 
+// The input of a batch of `rows` samples of this shape, for a model whose input varies.
+inline TensorSpec in_shape(const TensorSpec& varying, std::int64_t rows, std::span<const std::int64_t> shape) {
+    std::vector<std::int64_t> whole{rows};
+    whole.insert(whole.end(), shape.begin(), shape.end());
+    return TensorSpec::contiguous(varying.name, varying.dtype, whole);
+}
+
 }  // namespace offramp

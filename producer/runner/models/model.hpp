@@ -29,7 +29,7 @@ enum class InputKind {
 
 struct ModelInput {
     InputKind kind = InputKind::None;
-    TensorSpec tensor;                                  // shape of a full batch
+    TensorSpec tensor;                                  // shape of a full batch; kVarying where batches differ
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // for images in [0, 1], RGB
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
     std::vector<InputPart> parts;  // for Arrays, in the model's order; otherwise empty
@@ -57,6 +57,8 @@ struct ModelOptions {
     std::vector<std::string> output_tensors;  // of a model's file, the outputs to return; empty: all
     std::string copy_outputs;  // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
     ModelMetadata metadata;    // for a model's file
+    // Of a model's file, for input that varies: shapes of samples, the largest first, by which outputs are learned.
+    std::vector<std::vector<std::int64_t>> shapes;
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
@@ -70,8 +72,11 @@ class Model {
     // A warning for the user; empty: none.
     virtual std::string warning() const { return {}; }
     virtual ModelInput input() const = 0;
-    // Shapes of a full batch; rows are dense. An output with a row for each token is [batch, kVarying, ...].
+    // Shapes of a full batch; rows are dense. An output with a row for each token is [batch, kVarying, ...]; others
+    // have kVarying where batches differ.
     virtual std::vector<TensorSpec> outputs() const = 0;
+    // Of each output the extents of the largest known sample, where samples differ.
+    virtual std::vector<std::vector<std::int64_t>> largest_samples() const { return {}; }
     // The bilinear enlargement of the outputs' height and width, if it was left out; else 1.
     virtual std::uint32_t upsample_factor() const { return 1; }
     // Announces the batch of the next run(). A model's outputs depend only on its input, so that a repeated batch gives
@@ -81,6 +86,10 @@ class Model {
     // until work submitted to the stream afterwards starts. An output with a row for each token is [tokens, ...]: the
     // texts' rows of tokens one after another, padding included (TokenRows).
     virtual std::vector<DeviceTensor> run(const void* input) = 0;
+    // Like run(), for a batch of this shape, on a model whose input varies.
+    virtual std::vector<DeviceTensor> run_in_shape(const void* /*input*/, const TensorSpec& /*shape*/) {
+        throw Error(ErrorKind::Internal, "a model of one shape got another");
+    }
     // Like run(), for a batch laid out as `groups`, on a model with ModelInput::group_rows. The model's run() takes all
     // groups at full length, in batch order.
     virtual std::vector<DeviceTensor> run_by_length(const void* /*input*/, const LengthGroups& /*groups*/) {

@@ -91,6 +91,25 @@ Reader three_numbers(std::array<float, 3> ModelMetadata::*member, float least) {
     };
 }
 
+// "1x?x?"
+std::optional<std::vector<std::int64_t>> varying_shape(std::string text) {
+    std::vector<std::size_t> varying;
+    std::size_t dim = 0;
+    for (std::size_t at = 0; at < text.size(); ++at) {
+        dim += text[at] == 'x' ? 1 : 0;
+        if (text[at] != '?') continue;
+        varying.push_back(dim);
+        text[at] = '1';
+        const bool alone = (at == 0 || text[at - 1] == 'x') && (at + 1 == text.size() || text[at + 1] == 'x');
+        if (!alone) return std::nullopt;
+    }
+    const auto shapes = OutputShapes::parse(text);
+    if (!shapes || shapes->outputs.size() != 1) return std::nullopt;
+    std::vector<std::int64_t> shape = shapes->outputs.front();
+    for (const std::size_t each : varying) shape[each] = kVarying;
+    return shape;
+}
+
 template <class Metadata>
 struct Key {
     std::string accepted;
@@ -129,13 +148,12 @@ const Keys<ModelMetadata>& known_keys() {
         {"interpolation",
          {"bilinear, bicubic", {TomlType::String}, one_of(&ModelMetadata::interpolation, {"bilinear", "bicubic"})}},
         {"input-shape",
-         {"the shape of one sample, as \"128x256\"; left out: a picture",
+         {"the shape of one sample, as \"128x256\", or \"1x?x?\" if samples differ; left out: a picture",
           {TomlType::String},
           [](ModelMetadata& metadata, const std::string& text) {
-              const auto shapes = OutputShapes::parse(text);
-              if (!shapes || shapes->outputs.size() != 1) return false;
-              metadata.input_shape = shapes->outputs.front();
-              return true;
+              const auto shape = varying_shape(text);
+              metadata.input_shape = shape.value_or(std::vector<std::int64_t>{});
+              return shape.has_value();
           }}},
         {"input-dtype",
          {"float32, bfloat16, int32",
@@ -374,6 +392,12 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
             name + ":" + std::to_string(dtype_line) + ": input-dtype is \"int32\", tokens, and input-shape is " +
                 (metadata.takes_pictures() ? "not given" : "of another form"),
             "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens", ErrorKind::Config);
+    if (metadata.takes_any_shape() && metadata.takes_tokens())
+        throw ConfigError(name + ":" + std::to_string(dtype_line) +
+                              ": input-dtype is \"int32\", tokens, whose "
+                              "input-shape has a '?'",
+                          "Accepted with it: input-shape = \"2xLENGTH\", ids and mask of LENGTH tokens",
+                          ErrorKind::Config);
     if (metadata.any_length && (!metadata.takes_tokens() || metadata.token_length() < LengthGroups::kShortest))
         throw ConfigError(name + ":" + std::to_string(length_line) + ": any-length is true, and the model takes " +
                               (metadata.takes_tokens() ? "fewer than 4 tokens" : "no tokens"),

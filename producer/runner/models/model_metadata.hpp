@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +33,9 @@ struct ModelMetadata {
     // length of a picture's shorter side before its middle is cut out; 0: the whole picture
     std::uint32_t resize_size = 0;
     std::string interpolation = "bilinear";  // or "bicubic"
-    std::vector<std::int64_t> input_shape;   // shape of a sample that is not a picture; empty: pictures
-    std::string input_dtype = "float32";     // "bfloat16"; "int32": tokens, [2, length]
+    // shape of a sample that is not a picture, kVarying where samples differ; empty: pictures
+    std::vector<std::int64_t> input_shape;
+    std::string input_dtype = "float32";  // "bfloat16"; "int32": tokens, [2, length]
     // Either all inputs are tokens of one length, or none is; empty: the keys above describe the one input.
     std::vector<InputMetadata> inputs;
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};  // in the model's order of colours, for values in [0, 1]
@@ -51,6 +53,7 @@ struct ModelMetadata {
 
     bool takes_pictures() const { return input_shape.empty() && inputs.empty(); }
     bool takes_tokens() const { return inputs.empty() ? input_dtype == "int32" : !inputs.front().tokens.empty(); }
+    bool takes_any_shape() const { return std::ranges::find(input_shape, kVarying) != input_shape.end(); }
     bool takes_arrays() const { return !inputs.empty() && !takes_tokens(); }
     // Facts about the text's tokens.
     std::int64_t token_length() const { return inputs.empty() ? input_shape.back() : inputs.front().shape.front(); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/app/images/item_keys.hpp"
+#include "common/app/settings/effects.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
@@ -179,16 +180,16 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
         settle<std::string>(config.processor, "auto", "mask-png");
     }
     // A model's file gets the same pictures on every machine. `cutout` was trained for its size.
-    if (metadata.height == 0 && metadata.shape_from.empty())
+    if (metadata.height == 0 && metadata.shape_from.empty() && !keeps_shapes(config))
         settle<std::uint32_t>(config.image_size, 0,
                               config.model == "cutout" ? 256
                               : gpu && !file           ? 512
                                                        : kUnknownImageSize);
-    if (pictures && config.tile == 0)
+    if (pictures && config.tile == 0 && !keeps_shapes(config))
         settle<std::uint32_t>(config.resize_size, 0, resize_size_for(config.image_size, metadata));
     settle<std::string>(config.interpolation, "auto", metadata.interpolation);
     // Consumers derive the middle of an original, and the network's enlargement, from this value.
-    if (pictures && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
+    if (pictures && !keeps_shapes(config) && metadata.height == metadata.width && metadata.height >= kSmallestImageSize)
         settle<std::uint32_t>(config.image_size, 0, metadata.height);
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
@@ -209,15 +210,16 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     const std::string of_pictures = file ? "auto" : "mask-png";
     const std::string of_others = config.output.empty() || copy ? "checksum" : "npy";
     settle<std::string>(config.processor, "auto",
-                        pictures                  ? of_pictures
-                        : metadata.takes_tokens() ? processor_for_vectors(config)
-                                                  : of_others);
+                        pictures && !keeps_shapes(config) ? of_pictures
+                        : metadata.takes_tokens()         ? processor_for_vectors(config)
+                                                          : of_others);
     return config;
 }
 
 std::string warning_about_size(const RunConfig& given, const RunConfig& resolved) {
     const bool file = is_model_file(resolved.model);
-    const bool sized = resolved.input.empty() || given.image_size != 0 || given.tile != 0 || resolved.image_size == 0;
+    const bool sized = keeps_shapes(resolved) || resolved.input.empty() || given.image_size != 0 || given.tile != 0 ||
+                       resolved.image_size == 0;
     if (sized || (!file && (resolved.model != "deeplabv3-resnet50" || resolved.image_size != kUnknownImageSize)))
         return {};
     const std::string size = std::to_string(resolved.image_size) + " x " + std::to_string(resolved.image_size);
@@ -232,18 +234,29 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
 ModelMetadata settled_metadata(const RunConfig& config) {
     if (!is_model_file(config.model)) return {};
     ModelMetadata metadata = read_model_metadata(config.model);
-    const bool is_open = metadata.takes_pictures() && metadata.height == 0 && config.image_size == 0;
+    const bool any_shape = metadata.takes_any_shape();
+    const bool is_open = any_shape || (metadata.takes_pictures() && metadata.height == 0 && config.image_size == 0);
     std::error_code ignored;
     if (!is_open || config.input.empty() || source_of_input(config.source, config.input) != "npy") return metadata;
     const bool folder = std::filesystem::is_directory(config.input, ignored);
     const std::vector<std::string> names = folder ? arrays_in(config.input) : std::vector<std::string>{};
-    if (folder && names.empty()) return metadata;
+    if (folder && (names.empty() || any_shape)) return metadata;
     const NpyFile array =
         folder ? NpyFile((std::filesystem::path(config.input) / names.front()).string(), NpyFile::Items::Whole)
                : NpyFile(config.input);
     const bool has_samples = !array.row_shape().empty() && array.row_shape().size() < kMaxDims &&
                              std::ranges::none_of(array.row_shape(), [](std::int64_t extent) { return extent == 0; });
+    if (any_shape) {
+        // The rows of one array are alike; the source checks that the model takes them.
+        if (has_samples && array.row_shape().size() == metadata.input_shape.size())
+            for (std::size_t dim = 0; dim < metadata.input_shape.size(); ++dim)
+                if (metadata.input_shape[dim] == kVarying) metadata.input_shape[dim] = array.row_shape()[dim];
+        return metadata;
+    }
     if (has_samples) take_shape(metadata, array);
+    // Each array in the folder keeps its own shape.
+    if (folder && keeps_shapes(config) && !metadata.input_shape.empty())
+        metadata.input_shape.assign(metadata.input_shape.size(), kVarying);
     if (has_samples && folder) metadata.shape_from = "'" + printable(array.path()) + "'";
     return metadata;
 }

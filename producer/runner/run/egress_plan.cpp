@@ -34,7 +34,7 @@ void require_may_vary(const RunConfig& config, const EgressTraits& traits, const
     const std::string what = "the samples of the " + describe_output(output) + " differ in shape";
     if (traits.one_shape)
         throw ConfigError(what + ", which --strategy " + traits.name + " does not support",
-                          "Leave --output-tensor out, or use --strategy streams");
+                          "Use --strategy streams, or samples of one shape");
     if (config.batches_per_slab > 0)
         throw ConfigError(what + ", which --batches-per-slab does not support",
                           "Leave --batches-per-slab out; --samples-per-slab bounds the samples in a slab");
@@ -94,7 +94,9 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
                         .samples_per_slab = config.samples_per_slab,
                         .batches_per_slab = config.batches_per_slab,
                         .slabs = config.slabs,
-                        .slab_bytes = varies ? varying_slab_bytes(config.batch, most_varying_bytes) : 0,
+                        .slab_bytes = !varies                 ? 0
+                                      : config.slab_bytes > 0 ? config.slab_bytes
+                                                              : varying_slab_bytes(config.batch, most_varying_bytes),
                         .may_share = traits.batches_share_slabs,
                         .max_key_bytes = max_key_bytes},
                        on_gpu);

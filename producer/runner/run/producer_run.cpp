@@ -72,7 +72,8 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
         require_listed_rows(listed_rows, *opened.pictures);
-    model_ = open_model(config_, traits, *device_, *compute_);
+    opened.shapes = own_shapes(config_, opened, still_wanted);
+    model_ = open_model(config_, traits, *device_, *compute_, opened.shapes.get());
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
     const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;
@@ -89,6 +90,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     EgressRunOptions options = egress_options(config_, traits, plan, *model_.transformer);
     options.items = source_->items();
+    options.batch_starts = starts_of_batches(*source_, model_.model->input().tensor, config_.batch);
     egress_ = std::make_unique<EgressRun>(place_, *device_, *timeline_, std::move(options),
                                           static_cast<RunListener&>(*this), *record_);
     outputs_ = strategy_->make_outputs({.config = config_,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,7 +23,9 @@
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/defaults.hpp"
+#include "producer/runner/sources/npy_folder.hpp"
 #include "producer/runner/sources/opened_input.hpp"
+#include "producer/runner/sources/picture_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
@@ -205,7 +208,44 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config) {
     return device;
 }
 
-OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute) {
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened,
+                                             const StillWanted& still_wanted) {
+    const ModelMetadata metadata = settled_metadata(config);
+    const bool pictures = metadata.takes_pictures();
+    std::error_code ignored;
+    const bool arrays = config.source == "npy" && fs::is_directory(config.input, ignored);
+    if (!keeps_shapes(config) && !(metadata.takes_any_shape() && arrays)) return nullptr;
+    if (!is_model_file(config.model))
+        throw ConfigError(
+            "--resize none does not go with --model '" + config.model + "', which is not a file with a model",
+            "Leave --resize out, or give --model FILE.pt2 or FILE.pt");
+    if (config.source == "npy" && !arrays) return nullptr;  // the rows of one array are alike
+    if (!(pictures && opened.pictures) && !(arrays && (pictures || metadata.takes_any_shape())))
+        throw ConfigError("--resize none: " + (metadata.input_shape.empty()
+                                                   ? "the input gives neither pictures nor a folder of arrays"
+                                                   : "the model takes arrays of one shape (" + metadata.file + ")"),
+                          metadata.input_shape.empty() ? "Leave --resize out"
+                                                       : "Write '?' for the dimensions that differ in its input-shape");
+    if (config.measure_limits > 0)
+        throw ConfigError("--measure-limits does not go with items that differ in shape", "Leave --measure-limits out");
+    auto shapes = std::make_shared<ItemShapes>();
+    const std::uint64_t most = config.limit == 0 ? std::numeric_limits<std::uint64_t>::max() : config.limit;
+    if (arrays) {
+        const std::vector<std::int64_t> wanted =
+            pictures ? std::vector<std::int64_t>{3, kVarying, kVarying} : metadata.input_shape;
+        add_shapes(config.input, most, wanted, pictures, *shapes);
+    } else {
+        add_shapes(*opened.pictures, std::min<std::uint64_t>(most, opened.pictures->size()), still_wanted, *shapes);
+    }
+    if (shapes->extremes().empty())
+        throw ConfigError(
+            "--input '" + printable(config.input) + "': no item is readable. The first: " + shapes->first_fault(), "",
+            ErrorKind::BadInput);
+    return shapes;
+}
+
+OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
+                       const ItemShapes* shapes) {
     ModelOptions options{.name = config.model,
                          .weights = config.weights,
                          .seed = config.seed,
@@ -222,20 +262,20 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .copy_bytes = config.copy_bytes,
                          .output_tensors = config.output_tensors(),
                          .copy_outputs = config.copy_outputs,
-                         .metadata = settled_metadata(config)};
+                         .metadata = settled_metadata(config),
+                         .shapes = shapes != nullptr ? shapes->extremes() : std::vector<ItemShapes::Shape>{}};
     const std::string built_in[] = {"copy"};
     OpenedModel opened;
     opened.model =
         config.model == "copy" ? make_copy_model(options, device) : ModelLibrary::open().make(options, built_in);
     const ModelInput input = opened.model->input();
-    const bool takes_tokens = input.tensor.dtype == kInt32 && input.tensor.dims == 3;
     opened.transformer = std::make_unique<OutputTransformer>(
         device, opened.model->outputs(), opened.model->upsample_factor(),
         TransformSettings{.transform = config.transform,
                           .output_dtype = config.output_dtype,
                           .confidence = config.confidence,
                           .foreground = ForegroundScale::of(config.scores, config.threshold),
-                          .most_tokens = takes_tokens ? static_cast<std::size_t>(input.tensor.shape[2]) : 0});
+                          .largest = opened.model->largest_samples()});
     spdlog::info("model: {}", opened.model->description());
     log_chosen_processor(config, *opened.transformer);
     if (!traits.outputs_dropped) log_outputs(config, opened);
@@ -261,7 +301,8 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedMo
                                      .still_wanted = std::move(still_wanted),
                                      .pictures = std::move(opened.pictures),
                                      .texts = std::move(opened.texts),
-                                     .stamps = std::move(stamps)}),
+                                     .stamps = std::move(stamps),
+                                     .shapes = opened.shapes}),
                           config);
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);

@@ -27,7 +27,14 @@ struct OpenedModel {
     std::unique_ptr<OutputTransformer> transformer;
 };
 // Borrows: device and stream.
-OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute);
+// `shapes`: of items that keep their own shapes; otherwise null.
+OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
+                       const ItemShapes* shapes);
+
+// The shapes of an input whose items keep theirs; null: all have one shape. Errors: ConfigError: no item can be read
+// (NoInput); such input does not go with the model (Usage).
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened,
+                                             const StillWanted& still_wanted);
 
 // Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped
 // meanwhile.

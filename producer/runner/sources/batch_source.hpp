@@ -17,6 +17,7 @@
 #include "common/base/items.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/input_parts.hpp"
+#include "producer/runner/sources/item_shapes.hpp"
 
 namespace offramp {
 
@@ -41,6 +42,9 @@ class BatchSource {
     virtual std::vector<LeftOut> left_out() const { return {}; }
     virtual std::uint64_t items() const = 0;  // the whole source: --limit and --shard apply later (part_of())
     virtual RowKind row_kind() const = 0;
+    // For a model whose input varies: the shape of the item's row, as the model takes it. Empty: it cannot be read, and
+    // load() throws the reason.
+    virtual std::span<const std::int64_t> shape(std::uint64_t) const { return {}; }
     // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute,
     // without "..", at most kMaxKeyBytes bytes; or empty: the item's number serves as its name.
     virtual std::string_view key(std::uint64_t item) const = 0;
@@ -90,6 +94,8 @@ struct SourceOptions {
     std::shared_ptr<PictureList> pictures = nullptr;
     std::shared_ptr<TextTable> texts = nullptr;  // like `pictures`, for tables of texts
     PictureStamps stamps{};                      // in a recovered run: the required states of its pictures
+    // of the items, for a model whose input varies; otherwise null
+    std::shared_ptr<const ItemShapes> shapes = nullptr;
 };
 
 struct SourceEntry {

@@ -302,10 +302,11 @@ NpyRowLayout NpyRowLayout::of(const NpyFile& file, const TensorSpec& input, cons
                               input.strides.begin() + static_cast<std::ptrdiff_t>(input.dims));
         if (layout.strides == row_major(wanted)) layout.strides.clear();
     } else {
-        file.refuse(
-            "an array " + file.describe() + " has rows of " + shape_text(layout.shape) + ", and the model '" + model +
-                "' takes " + shape_text(wanted),
-            model_takes_images ? "Bring it to that shape, or the model with --image-size" : "Bring it to that shape");
+        file.refuse("an array " + file.describe() + " has rows of " + shape_text(layout.shape) + ", and the model '" +
+                        model + "' takes " + shape_text(wanted),
+                    std::string(model_takes_images ? "Bring it to that shape, or the model with --image-size"
+                                                   : "Bring it to that shape") +
+                        (file.is_one_item() ? "; or give --resize none, for arrays of any shape" : ""));
     }
     return layout;
 }

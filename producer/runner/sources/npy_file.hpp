@@ -41,6 +41,7 @@ class NpyFile {
     std::uint64_t rows() const { return rows_; }
     std::span<const std::int64_t> row_shape() const { return std::span(header_.shape).subspan(1); }
     std::size_t row_bytes() const { return row_bytes_; }
+    bool is_one_item() const { return items_ == Items::Whole; }
     // "<f4 [100, 3, 16]"
     std::string describe() const;
     [[noreturn]] void refuse(const std::string& why, const std::string& hint,

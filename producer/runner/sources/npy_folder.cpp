@@ -154,6 +154,26 @@ bool is_array(const std::string& name) {
     return name.size() > kEnding.size() && name.ends_with(kEnding) && !name.starts_with('.');
 }
 
+// The shape of an array that the model takes in its own shape.
+ItemShapes::Shape own_shape(const NpyFile& array, std::span<const std::int64_t> wanted, bool images) {
+    const auto fits = [&](const ItemShapes::Shape& shape) {
+        return std::ranges::equal(
+            wanted, shape, [](std::int64_t most, std::int64_t extent) { return most == kVarying || most == extent; });
+    };
+    const std::string& descr = array.header().descr;
+    ItemShapes::Shape shape(array.row_shape().begin(), array.row_shape().end());
+    if (images && shape.size() == 3 && shape[2] == 3 && (descr == "|u1" || descr == "<u1"))
+        shape = {3, shape[0], shape[1]};
+    if (!fits(shape)) {
+        std::string text;
+        for (const std::int64_t extent : wanted)
+            text += (text.empty() ? "" : ", ") + (extent == kVarying ? "?" : std::to_string(extent));
+        throw UnreadableItem("an array " + array.describe() + ", and the model takes [" + text + "]");
+    }
+    ItemShapes::require_size(shape);
+    return shape;
+}
+
 class NpyCases final : public BatchSource {
   public:
     explicit NpyCases(const SourceOptions& options)
@@ -161,7 +181,8 @@ class NpyCases final : public BatchSource {
           input_(options.model_input),
           model_(options.model->model),
           takes_images_(options.model_takes_images),
-          names_(arrays_in(folder_)) {
+          names_(arrays_in(folder_)),
+          shapes_(options.shapes) {
         if (names_.empty())
             throw ConfigError("--input '" + printable(folder_) + "': no .npy file in this folder",
                               "Give a .npy file, or a folder that has an array for each item", ErrorKind::NoInput);
@@ -169,16 +190,20 @@ class NpyCases final : public BatchSource {
         for (const std::string& name : names_) stems.push_back(name.substr(0, name.size() - kEnding.size()));
         keys_ = make_item_keys(stems, NamesAre::Ids);
         for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
-        NpyFile first(path_of(0), NpyFile::Items::Whole);
+        std::uint64_t first_item = 0;
+        while (shapes_ && first_item + 1 < shapes_->items() && shapes_->of(first_item).empty()) ++first_item;
+        NpyFile first(path_of(first_item), NpyFile::Items::Whole);
         first_ = layout_of(first);
         first.settle(first_.from_bytes());
-        description_ =
-            "npy: " + std::to_string(items()) + " arrays as " + first.describe() + " in " + printable(folder_);
+        description_ = "npy: " + std::to_string(items()) + " arrays " +
+                       (shapes_ ? first.header().descr + " in shapes of their own" : "as " + first.describe()) +
+                       " in " + printable(folder_);
     }
 
     std::string description() const override { return description_; }
     std::uint64_t items() const override { return names_.size(); }
     RowKind row_kind() const override { return first_.to; }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes_->of(item); }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     bool has_notes() const override { return false; }
@@ -187,6 +212,8 @@ class NpyCases final : public BatchSource {
 
     void load(std::uint64_t item, std::span<std::byte> row) override try {
         NpyFile array(path_of(item), NpyFile::Items::Whole);
+        if (shapes_ && own_shape_of(array) != shapes_->of(item))
+            throw UnreadableItem("the array changed after the run began");
         const NpyRowLayout layout = layout_of(array);
         if (layout.to != first_.to)
             throw UnreadableItem("its elements are " + printable(array.header().descr) + ", not those of " +
@@ -199,8 +226,12 @@ class NpyCases final : public BatchSource {
 
   private:
     std::string path_of(std::uint64_t item) const { return (std::filesystem::path(folder_) / names_[item]).string(); }
+    ItemShapes::Shape own_shape_of(const NpyFile& array) const {
+        return own_shape(array, std::span(input_.shape).subspan(1, input_.dims - 1), takes_images_);
+    }
     NpyRowLayout layout_of(const NpyFile& array) const {
-        return NpyRowLayout::of(array, input_, model_, takes_images_);
+        if (!shapes_) return NpyRowLayout::of(array, input_, model_, takes_images_);
+        return NpyRowLayout::of(array, in_shape(input_, 1, own_shape_of(array)), model_, takes_images_);
     }
 
     std::string folder_;
@@ -208,6 +239,7 @@ class NpyCases final : public BatchSource {
     std::string model_;
     bool takes_images_;
     std::vector<std::string> names_;
+    std::shared_ptr<const ItemShapes> shapes_;  // null: all have the first one's shape
     std::vector<std::string> keys_;
     std::size_t max_key_bytes_ = 0;
     NpyRowLayout first_;
@@ -226,6 +258,19 @@ std::vector<std::string> arrays_in(const std::string& folder) {
     std::erase_if(names, [](const std::string& name) { return !is_array(name); });
     std::ranges::sort(names);
     return names;
+}
+
+void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> wanted, bool images,
+                ItemShapes& shapes) {
+    for (const std::string& name : arrays_in(folder)) {
+        if (shapes.items() == arrays) break;
+        try {
+            shapes.add(own_shape(NpyFile((std::filesystem::path(folder) / name).string(), NpyFile::Items::Whole),
+                                 wanted, images));
+        } catch (const std::exception& problem) {  // an UnreadableItem or ConfigError, as in load()
+            shapes.add_unreadable(printable(name) + ": " + problem.what());
+        }
+    }
 }
 
 bool has_arrays_alone(const std::string& input) {

@@ -15,6 +15,7 @@ namespace offramp {
 struct OpenedInput {
     std::shared_ptr<PictureList> pictures;
     std::shared_ptr<TextTable> texts;
+    std::shared_ptr<const ItemShapes> shapes = nullptr;  // of items that keep their own shapes
 };
 
 // Checks that an --input has contents, before a model is loaded for it. Lists pictures and tables of texts, and the

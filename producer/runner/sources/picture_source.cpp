@@ -56,11 +56,24 @@ class Decoders {
     std::vector<std::unique_ptr<ImageDecoder>> idle_;
 };
 
+// Of a picture that the model takes in its own size.
+ItemShapes::Shape shape_of(ImageDecoder& decoder, const PicturePlace& place) {
+    const ImageSize size = decoder.size_of_file(place);
+    check_pixels(size);
+    ItemShapes::Shape shape{3, size.height, size.width};
+    ItemShapes::require_size(shape);
+    return shape;
+}
+
 class PictureSource final : public BatchSource {
   public:
     PictureSource(std::string_view name, std::shared_ptr<PictureList> pictures, const PictureFrame& frame,
-                  bool columns_are_read)
-        : name_(name), pictures_(std::move(pictures)), frame_(frame), columns_are_read_(columns_are_read) {
+                  bool columns_are_read, std::shared_ptr<const ItemShapes> shapes)
+        : name_(name),
+          pictures_(std::move(pictures)),
+          frame_(frame),
+          columns_are_read_(columns_are_read),
+          shapes_(std::move(shapes)) {
         for (std::uint64_t item = 0; item < items(); ++item)
             max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
@@ -69,6 +82,7 @@ class PictureSource final : public BatchSource {
     std::vector<LeftOut> left_out() const override { return pictures_->left_out(); }
     std::uint64_t items() const override { return pictures_->size(); }
     RowKind row_kind() const override { return RowKind::Pixels; }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes_->of(item); }
     std::string_view key(std::uint64_t item) const override { return pictures_->key(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::string origin(std::uint64_t item) const override { return pictures_->origin(item); }
@@ -83,7 +97,14 @@ class PictureSource final : public BatchSource {
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         if (columns_are_read_) (void)pictures_->columns(item);
-        decoders_.borrow()->decode_file(pictures_->place(item), frame_, row);
+        const auto decoder = decoders_.borrow();
+        PictureFrame frame = frame_;
+        if (shapes_) {
+            const ItemShapes::Shape found = shape_of(*decoder.operator->(), pictures_->place(item));
+            if (found != shapes_->of(item)) throw UnreadableItem("the picture changed after the run began");
+            frame = ImageSize{static_cast<std::uint32_t>(found[2]), static_cast<std::uint32_t>(found[1])};
+        }
+        decoder->decode_file(pictures_->place(item), frame, row);
     }
 
   private:
@@ -92,6 +113,7 @@ class PictureSource final : public BatchSource {
     std::size_t max_key_bytes_ = 0;
     PictureFrame frame_;
     bool columns_are_read_;
+    std::shared_ptr<const ItemShapes> shapes_;  // null: pictures have the frame's size
     Decoders decoders_;
 };
 
@@ -306,6 +328,9 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
             : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples, or a folder with "
                                       "a .npy file for each; or a model that takes pictures"
                                     : kGiveArrays);
+    if (options.shapes)
+        return std::make_unique<PictureSource>(name, options.pictures, ImageSize{1, 1}, options.columns_are_read,
+                                               options.shapes);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
     expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
     const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
@@ -326,7 +351,19 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                                     .still_wanted = options.still_wanted,
                                     .stamps = options.stamps});
     return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
-                                           options.columns_are_read);
+                                           options.columns_are_read, nullptr);
+}
+
+void add_shapes(const PictureList& list, std::uint64_t pictures, const StillWanted& still_wanted, ItemShapes& shapes) {
+    ImageDecoder decoder;
+    for (std::uint64_t picture = 0; picture < pictures; ++picture) {
+        if (still_wanted) still_wanted();
+        try {
+            shapes.add(shape_of(decoder, list.place(picture)));
+        } catch (const UnreadableItem& unreadable) {
+            shapes.add_unreadable(list.origin(picture) + ": " + unreadable.what());
+        }
+    }
 }
 
 std::unique_ptr<BatchSource> make_tiled_pictures(TiledInput input) {

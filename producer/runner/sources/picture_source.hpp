@@ -16,6 +16,10 @@ namespace offramp {
 // model's size. Errors: ConfigError (Usage) when the model takes no pictures; those of open_pictures().
 std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options);
 
+// Adds the sizes of the first `pictures` pictures, as the shapes [3, height, width], from the beginnings of their
+// files. Blocks: on the disk. Errors: those of `still_wanted`.
+void add_shapes(const PictureList& list, std::uint64_t pictures, const StillWanted& still_wanted, ItemShapes& shapes);
+
 struct TiledInput {
     std::string name;  // the source's name
     std::shared_ptr<PictureList> pictures;

@@ -47,6 +47,7 @@ class FirstItems final : public BatchSource {
     std::vector<LeftOut> left_out() const override { return whole_->left_out(); }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return whole_->row_kind(); }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override { return whole_->shape(item); }
     std::string_view key(std::uint64_t item) const override { return whole_->key(item); }
     std::string_view key_of_whole(std::uint64_t item) const override { return whole_->key_of_whole(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
@@ -75,6 +76,7 @@ class RenumberedSource final : public BatchSource {
     std::vector<LeftOut> left_out() const override { return source_->left_out(); }
     std::uint64_t items() const override { return source_->items(); }
     RowKind row_kind() const override { return source_->row_kind(); }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override { return source_->shape(order_[item]); }
     std::string_view key(std::uint64_t item) const override { return source_->key(order_[item]); }
     std::string_view key_of_whole(std::uint64_t item) const override { return source_->key_of_whole(order_[item]); }
     std::size_t max_key_bytes() const override { return source_->max_key_bytes(); }

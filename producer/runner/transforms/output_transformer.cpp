@@ -1,5 +1,6 @@
 #include "producer/runner/transforms/output_transformer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -99,20 +100,17 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
 void OutputTransformer::plan_cast(const TensorSpec& output, DType type) {
     TensorSpec& made = made_.emplace_back(output);
     made.dtype = type;
-    add_pool(made.varies() ? static_cast<std::size_t>(made.rows()) * most_bytes_of_sample(made)
-                           : made.elements() * type.bytes(),
-             made.name);
+    add_pool(made.name);
 }
 
-std::size_t OutputTransformer::most_bytes_of_sample(const TensorSpec& output) const {
-    const std::array<std::int64_t, 1> longest{static_cast<std::int64_t>(settings_.most_tokens)};
-    return output.of_sample(longest).row_bytes();
+std::size_t OutputTransformer::most_bytes_of_sample(std::size_t index) const {
+    return made_[index].of_sample(settings_.largest[index]).row_bytes();
 }
 
 std::size_t OutputTransformer::most_varying_bytes() const {
     std::size_t bytes = 0;
-    for (const TensorSpec& output : made_)
-        if (output.varies()) bytes += round_up(most_bytes_of_sample(output), kSampleAlignment);
+    for (std::size_t i = 0; i < made_.size(); ++i)
+        if (made_[i].varies()) bytes += round_up(most_bytes_of_sample(i), kSampleAlignment);
     return bytes;
 }
 
@@ -122,15 +120,14 @@ void OutputTransformer::plan_class_map(const TensorSpec& output, const std::stri
     for (const char* plane : {"classes", "confidence"}) {
         if (plane == std::string_view("confidence") && !settings_.confidence) continue;
         const TensorSpec& made = made_.emplace_back(TensorSpec::contiguous(prefix + plane, kUInt8, shape));
-        add_pool(made.elements(), made.name);
+        add_pool(made.name);
     }
 }
 
-void OutputTransformer::add_pool(std::size_t bytes, const std::string& output) {
-    pools_.emplace_back(
-        [device = &device_, bytes, purpose = "the output '" + output + "' of --transform " + settings_.transform] {
-            return device->allocate(bytes, purpose);
-        });
+void OutputTransformer::add_pool(const std::string& output) {
+    pools_.emplace_back([purpose = "the output '" + output + "' of --transform " + settings_.transform] {
+        return std::make_unique<Growing>(Growing{.buffer = nullptr, .purpose = purpose});
+    });
 }
 
 std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native,
@@ -149,21 +146,26 @@ std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<
     return made;
 }
 
-DeviceTensor OutputTransformer::take_made(std::size_t index) {
-    expect(index < made_.size(), "the model returns the outputs that it declared");
-    std::shared_ptr<DeviceBuffer> buffer = pools_[index].take();
-    std::byte* const data = buffer->data();
-    return {.spec = made_[index], .data = data, .owner = std::move(buffer)};
+DeviceTensor OutputTransformer::take_made(std::size_t index, std::size_t bytes) {
+    std::shared_ptr<Growing> memory = pools_[index].take();
+    if (!memory->buffer || memory->buffer->bytes() < bytes) {
+        memory->buffer.reset();
+        memory->buffer = device_.allocate(bytes, memory->purpose);
+    }
+    std::byte* const data = memory->buffer->data();
+    return {.spec = made_[index], .data = data, .owner = std::move(memory)};
 }
 
 void OutputTransformer::cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made) {
-    DeviceTensor to = take_made(made.size());
-    const DType type = to.spec.dtype;
-    if (to.spec.varies()) {
-        expect(from.spec.rows() <= to.spec.rows() * static_cast<std::int64_t>(settings_.most_tokens) &&
-                   from.spec.row_bytes() * settings_.most_tokens / sizeof(float) * type.bytes() ==
-                       most_bytes_of_sample(to.spec),
-               "an output of tokens matches its declaration");
+    expect(made.size() < made_.size(), "the model returns the outputs that it declared");
+    const TensorSpec& declared = made_[made.size()];
+    const DType type = declared.dtype;
+    // Batches of texts differ in length: room for the longest is made once.
+    const bool of_tokens = declared.varies() && from.spec.dims + 1 == declared.dims;
+    const std::size_t room =
+        of_tokens ? static_cast<std::size_t>(declared.rows()) * most_bytes_of_sample(made.size()) : 0;
+    DeviceTensor to = take_made(made.size(), std::max(room, from.spec.elements() * type.bytes()));
+    if (declared.varies() || from.spec.rows() < declared.rows()) {
         to.spec = from.spec;
         to.spec.dtype = type;
     }
@@ -178,7 +180,13 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     const auto bytes = [](const DeviceTensor& tensor) {
         return static_cast<std::uint8_t*>(const_cast<void*>(tensor.data));
     };
-    DeviceTensor classes = take_made(made.size());
+    // Batches of items of their own shapes may have fewer rows.
+    const auto take = [&] {
+        DeviceTensor tensor = take_made(made.size());
+        tensor.spec = tensor.spec.with_rows(from.spec.rows());
+        return tensor;
+    };
+    DeviceTensor classes = take();
     expect(is_scores(from.spec) &&
                from.spec.shape[1] * static_cast<std::int64_t>(classes.spec.elements()) ==
                    static_cast<std::int64_t>(from.spec.elements()) * upsample_factor_ * upsample_factor_,
@@ -186,7 +194,7 @@ void OutputTransformer::map_classes(Stream& compute, const DeviceTensor& from, s
     std::uint8_t* confidence = nullptr;
     std::uint8_t* const ids = bytes(classes);
     made.push_back(std::move(classes));
-    if (settings_.confidence) confidence = bytes(made.emplace_back(take_made(made.size())));
+    if (settings_.confidence) confidence = bytes(made.emplace_back(take()));
     if (from.spec.shape[1] == 1) {
         outliers.push_back({.output = describe_output(from.spec), .memory = outliers_.take()});
         kernels::map_foreground(compute, ids, confidence, reinterpret_cast<float*>(outliers.back().memory->data()),

@@ -16,11 +16,11 @@ namespace offramp {
 
 // The transform of a model's outputs on the device, from ModelSettings.
 struct TransformSettings {
-    std::string transform = "none";     // "none", "cast", "class-map", "low-res"
-    std::string output_dtype = "auto";  // cast, low-res: "auto", "fp32", "fp16", "bf16"
-    bool confidence = false;            // class-map: a second output
-    ForegroundScale foreground;         // class-map: how to read an output of one channel
-    std::size_t most_tokens = 0;        // in a row of a batch, for outputs with a row for each token
+    std::string transform = "none";                  // "none", "cast", "class-map", "low-res"
+    std::string output_dtype = "auto";               // cast, low-res: "auto", "fp32", "fp16", "bf16"
+    bool confidence = false;                         // class-map: a second output
+    ForegroundScale foreground;                      // class-map: how to read an output of one channel
+    std::vector<std::vector<std::int64_t>> largest;  // Model::largest_samples()
 };
 
 // Connects model and egress: declares the transformed outputs, and puts the work for them on the compute stream.
@@ -47,7 +47,7 @@ class OutputTransformer {
         return transform == "class-map" || transform == "low-res";
     }
 
-    // For a full batch. Samples differ in shape in outputs with a row for each token (Model::outputs()).
+    // For a full batch. Samples differ in shape as in Model::outputs().
     const std::vector<TensorSpec>& outputs() const { return made_; }
     // The most room that the outputs of which samples differ in shape take for one sample.
     std::size_t most_varying_bytes() const;
@@ -67,10 +67,15 @@ class OutputTransformer {
     void plan_cast(const TensorSpec& output, DType type);
     void plan_class_map(const TensorSpec& output, const std::string& prefix);
     void check_fits(const std::vector<TensorSpec>& outputs) const;
-    std::size_t most_bytes_of_sample(const TensorSpec& output) const;
+    // `index`: of made_, where samples of it differ in shape.
+    std::size_t most_bytes_of_sample(std::size_t index) const;
     // Buffers are made on demand; an owner drops a buffer only after submitting all work on it.
-    void add_pool(std::size_t bytes, const std::string& output);
-    DeviceTensor take_made(std::size_t index);
+    void add_pool(const std::string& output);
+    // With room for the whole output, or for `bytes`.
+    DeviceTensor take_made(std::size_t index) {
+        return take_made(index, made_[index].elements() * made_[index].dtype.bytes());
+    }
+    DeviceTensor take_made(std::size_t index, std::size_t bytes);
     void cast(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made);
     void map_classes(Stream& compute, const DeviceTensor& from, std::vector<DeviceTensor>& made,
                      std::vector<RowOutliers>& outliers);
@@ -80,8 +85,13 @@ class OutputTransformer {
     OutputTransform transform_ = OutputTransform::None;
     std::uint32_t upsample_factor_ = 1;
     std::vector<TensorSpec> made_;
-    std::vector<LendingPool<DeviceBuffer>> pools_;  // one for each of made_; none if the outputs are unchanged
-    LendingPool<DeviceBuffer> outliers_;            // for the rows of a full batch
+    // Memory that grows with the largest batch, if batches differ in shape.
+    struct Growing {
+        std::unique_ptr<DeviceBuffer> buffer;
+        std::string purpose;
+    };
+    std::vector<LendingPool<Growing>> pools_;  // one for each of made_; none if the outputs are unchanged
+    LendingPool<DeviceBuffer> outliers_;       // for the rows of a full batch
 };
 
 }  // namespace offramp

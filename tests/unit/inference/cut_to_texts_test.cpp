@@ -30,5 +30,27 @@ TEST(CutToTexts, EachSampleIsItsTextsOwnRows) {
     EXPECT_EQ(tensor.padding_bytes, (12U - 3) * 2 * sizeof(float));
 }
 
+TEST(CutToRows, EachSampleHasTheBatchsShape) {
+    const std::vector<float> numbers(3 * 2 * 5);
+    DeviceTensor tensor{.spec = TensorSpec::contiguous("map", kFloat32, std::array<std::int64_t, 3>{3, 2, 5}),
+                        .data = numbers.data()};
+    TensorSpec wanted = TensorSpec::contiguous("map", kFloat32, std::array<std::int64_t, 3>{8, 2, kVarying});
+    wanted.strides = {};
+    std::vector<RowInfo> rows(2);
+    DeviceTensor packed = tensor;
+    cut_to_rows(packed, wanted, rows);
+    EXPECT_EQ(packed.spec, wanted);
+    EXPECT_EQ(packed.data, numbers.data());
+    EXPECT_EQ(packed.extents, (std::vector<std::int64_t>{5, 5}));
+    EXPECT_EQ(packed.padding_bytes, 10 * sizeof(float));
+    rows.emplace_back();
+    rows[1].empty = true;
+    cut_to_rows(tensor, wanted, rows);
+    EXPECT_EQ(tensor.data, nullptr) << "an empty row is between the others";
+    EXPECT_EQ(tensor.extents, (std::vector<std::int64_t>{5, 0, 5}));
+    EXPECT_EQ(tensor.samples[1].bytes, 0U);
+    EXPECT_EQ(tensor.samples[2].data, reinterpret_cast<const std::byte*>(numbers.data() + 20));
+}
+
 }  // namespace
 }  // namespace offramp

@@ -36,6 +36,17 @@ TEST(BatchPlan, KeepsBatchNumbersAndRowPositions) {
     EXPECT_EQ(plan.wanted_rows(5), 2U);
 }
 
+TEST(BatchPlan, BatchesOfDifferentSizesKeepTheirItems) {
+    const BatchPlan plan(10, 4, ranges({{0, 3}, {4, 5}}), {0, 3, 4, 8});
+    ASSERT_EQ(plan.batches(), 3U);
+    EXPECT_EQ(plan.number(0), 1U);
+    EXPECT_EQ(plan.rows(1), 1U);
+    EXPECT_EQ(plan.rows(2), 4U);
+    EXPECT_EQ(plan.wanted_rows(2), 3U);
+    EXPECT_EQ(plan.first_item(3), 8U);
+    EXPECT_EQ(plan.rows(3), 2U);
+}
+
 TEST(BatchPlan, PlansNothingWithEverythingDone) {
     EXPECT_EQ(BatchPlan(10, 4, ranges({{0, 10}})).batches(), 0U);
     EXPECT_EQ(BatchPlan(0, 4).batches(), 0U);
@@ -54,10 +65,14 @@ TEST(BatchPlan, PlansAnyNumberOfBatchesInstantly) {
 RC_GTEST_PROP(BatchPlan, MakesEveryMissingItemOnce, ()) {
     const auto items = *rc::gen::inRange<std::uint64_t>(0, 70);
     const auto batch = *rc::gen::inRange<std::uint32_t>(1, 9);
+    std::vector<std::uint64_t> starts;
+    if (*rc::gen::arbitrary<bool>())
+        for (std::uint64_t item = 0; item < items; item += *rc::gen::inRange<std::uint64_t>(1, batch + 1))
+            starts.push_back(item);
     ItemRanges done;
     for (std::uint64_t item = 0; item < items; ++item)
         if (*rc::gen::weightedElement<bool>({{2, true}, {1, false}})) done.add({item, item + 1});
-    const BatchPlan plan(items, batch, done);
+    const BatchPlan plan(items, batch, done, starts);
     ItemRanges all = done;
     std::uint64_t made = 0;
     std::optional<std::uint64_t> previous;
@@ -67,8 +82,10 @@ RC_GTEST_PROP(BatchPlan, MakesEveryMissingItemOnce, ()) {
         RC_ASSERT(!previous || *previous < number);
         previous = number;
         for (auto row = plan.next_wanted(number, 0); row < plan.rows(number); row = plan.next_wanted(number, row + 1)) {
-            RC_ASSERT(!plan.is_done(number * batch + row));
-            all.add({number * batch + row, number * batch + row + 1});
+            const std::uint64_t item = plan.first_item(number) + row;
+            RC_ASSERT(!plan.is_done(item));
+            RC_ASSERT(plan.number_of(item) == number);
+            all.add({item, item + 1});
             ++made;
         }
     }

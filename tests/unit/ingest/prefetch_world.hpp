@@ -82,6 +82,7 @@ class FakeSource final : public BatchSource {
     std::string description() const override { return "fake"; }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return row_kind_; }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes[item]; }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
     std::string_view key_of_whole(std::uint64_t item) const override { return whole.empty() ? keys_[item] : whole; }
     std::size_t max_key_bytes() const override { return 24; }
@@ -101,7 +102,8 @@ class FakeSource final : public BatchSource {
 
     std::function<void(std::uint64_t, std::span<std::byte>)> on_load;
     std::atomic<std::uint64_t> loads{0};
-    std::string whole;  // the whole of all items; empty: items are independent
+    std::vector<std::vector<std::int64_t>> shapes;  // of each item, for a model whose input varies
+    std::string whole;                              // the whole of all items; empty: items are independent
 
   private:
     std::uint64_t items_;

@@ -70,6 +70,56 @@ TEST_F(PrefetcherTest, BatchesComeInOrderAndTheLastIsZeroPadded) {
     EXPECT_EQ(progress.items_skipped, 0U);
 }
 
+TEST_F(PrefetcherTest, ABatchHasConsecutiveItemsOfOneShape) {
+    FakeSource source(9, RowKind::Float32);
+    source.shapes = {{}, {2, 3}, {2, 3}, {2, 3}, {}, {2, 1}, {2, 3}, {2, 3}, {}};
+    source.on_load = [&source](std::uint64_t item, std::span<std::byte> row) {
+        if (source.shapes[item].empty()) throw UnreadableItem("no shape");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings wanted = settings(3);
+    wanted.input.tensor.dims = 3;
+    wanted.input.tensor.shape = {3, 2, kVarying};
+    wanted.input.tensor.strides = {};
+    wanted.done.add({1, 2});
+    const std::vector<std::vector<std::uint64_t>> batches{{0, 1, 2}, {3, 4}, {5}, {6, 7, 8}};
+    Prefetcher prefetcher(*device, source, wanted);
+    for (std::uint64_t number = 0; number < batches.size(); ++number) {
+        auto batch = prefetcher.next();
+        ASSERT_TRUE(batch);
+        EXPECT_EQ(batch->number(), number);
+        ASSERT_EQ(batch->rows().size(), batches[number].size());
+        ASSERT_NE(batch->own_shape(), nullptr);
+        const TensorSpec& shape = *batch->own_shape();
+        const std::int64_t width = number == 2 ? 1 : 3;
+        EXPECT_EQ(shape, TensorSpec::contiguous(
+                             "x", kFloat32,
+                             std::vector<std::int64_t>{static_cast<std::int64_t>(batches[number].size()), 2, width}));
+        const std::vector<float> values = contents(*batch, shape.elements());
+        for (std::size_t row = 0; row < batches[number].size(); ++row) {
+            const std::uint64_t item = batches[number][row];
+            const bool empty = source.shapes[item].empty() || item == 1;
+            EXPECT_EQ(batch->rows()[row].item, item);
+            EXPECT_EQ(batch->rows()[row].empty, empty);
+            EXPECT_EQ(values[row * shape.row_bytes() / sizeof(float)], empty ? 0.0F : static_cast<float>(item + 1));
+        }
+        batch->release_after(*compute);
+    }
+    EXPECT_FALSE(prefetcher.next());
+}
+
+TEST_F(PrefetcherTest, ManyNumbersMakeSmallerBatches) {
+    FakeSource source(5, RowKind::Float32);
+    source.shapes.assign(5, {1 << 24});
+    source.on_load = [](std::uint64_t, std::span<std::byte>) {};
+    PrefetchSettings wanted = settings(4);
+    wanted.input.tensor.shape = {4, kVarying};
+    wanted.input.tensor.strides = {};
+    Prefetcher prefetcher(*device, source, wanted);
+    for (const std::size_t rows : {2U, 2U, 1U}) EXPECT_EQ(prefetcher.next()->rows().size(), rows);
+    EXPECT_FALSE(prefetcher.next());
+}
+
 TEST_F(PrefetcherTest, PixelsAreNormalisedOnTheDevice) {
     FakeSource source(2, RowKind::Pixels);
     source.on_load = [](std::uint64_t item, std::span<std::byte> row) {

@@ -76,7 +76,14 @@ TEST(ModelMetadata, HaveEveryKey) {
     EXPECT_THAT(parse_model_metadata("image-size = 520", "n").width, 520U);
     EXPECT_EQ(parse_model_metadata("image-size = 224\nresize-size = 256", "n").resize_size, 256U);
     EXPECT_EQ(parse_model_metadata("interpolation = \"bicubic\"", "n").interpolation, "bicubic");
+    const ModelMetadata any = parse_model_metadata("input-shape = \"1x?x16x?\"", "n");
+    EXPECT_THAT(any.input_shape, ElementsAre(1, kVarying, 16, kVarying));
+    EXPECT_TRUE(any.takes_any_shape());
+    for (const char* shape : {"1x??", "1?", "x?", "?,?", "1x?x"})
+        EXPECT_THAT(error_of(std::string("input-shape = \"") + shape + "\""), HasSubstr("\"1x?x?\" if samples differ"));
+    EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x?\""), HasSubstr("2xLENGTH"));
     const ModelMetadata features = parse_model_metadata("input-shape = \"128x256\"", "n");
+    EXPECT_FALSE(features.takes_any_shape());
     EXPECT_THAT(features.input_shape, ElementsAre(128, 256));
     EXPECT_FALSE(features.takes_pictures());
 }

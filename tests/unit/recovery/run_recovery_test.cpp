@@ -135,6 +135,20 @@ TEST_F(RunRecoveryTest, ContinuesWithSlabsInFlightInPublicationOrder) {
     EXPECT_EQ(records->progress.totals().published.samples, 2 * kBatch);
 }
 
+TEST_F(RunRecoveryTest, FindsTheItemsOfSmallerBatches) {
+    die_after([](Producer& producer) {
+        producer.publish(0);
+        producer.publish(1);
+    });
+    RunRecovery recovery = recover();
+    recovery.take_up({.batch = 4 * kBatch, .items = kItems, .starts = {0, kBatch, 2 * kBatch}}, nullptr);
+    const Predecessor left = recovery.predecessor();
+    EXPECT_EQ(left.in_flight[0].batches_ended, 1U);
+    EXPECT_EQ(left.in_flight[0].items_through, kBatch);
+    EXPECT_EQ(left.in_flight[1].batches_ended, 1U);
+    EXPECT_EQ(left.in_flight[1].items_through, 2 * kBatch);
+}
+
 TEST_F(RunRecoveryTest, KeepsTheSlabBytesOfTheDeadProducer) {
     die_after([](Producer& producer) {
         const PublishedSlab published = producer.publish(3);

@@ -85,6 +85,7 @@ RunConfig any_config() {
     config.slabs = zero_or(2, 4096);
     config.samples_per_slab = zero_or(1, 65536);
     config.batches_per_slab = zero_or(1, 4096);
+    config.slab_bytes = any_of<std::uint64_t>(std::uint64_t{64} << 10, std::uint64_t{1} << 36);
     config.max_delay_seconds = *rc::gen::element(0.0, 0.002, 1.0 / 3.0, 60.0);
     config.catalogue.put("strategy", any_word({"sequential", "workers", "pool", "async", "streams", "compute-alone"}));
     config.drain_warmup = *rc::gen::arbitrary<bool>();

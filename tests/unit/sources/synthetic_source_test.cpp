@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_items.hpp"

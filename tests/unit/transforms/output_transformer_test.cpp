@@ -89,7 +89,7 @@ TEST_F(OutputTransformerTest, CastsEveryOutputInItsMemoryOrder) {
 TEST_F(OutputTransformerTest, CastsAsManyRowsOfTokensAsABatchHas) {
     TensorSpec of_tokens = spec_of("tokens", kFloat32, {2, kVarying, 2});
     of_tokens.strides = {};
-    OutputTransformer cast = make({of_tokens}, 1, {.transform = "cast", .most_tokens = 3});
+    OutputTransformer cast = make({of_tokens}, 1, {.transform = "cast", .largest = {{3}}});
     EXPECT_EQ(cast.outputs().front().describe(), "tokens float16 [2, ?, 2]");
     EXPECT_EQ(cast.most_varying_bytes(), 64U) << "3 x 2 numbers, aligned";
     for (const std::int64_t tokens : {6, 1, 5}) {
@@ -98,7 +98,19 @@ TEST_F(OutputTransformerTest, CastsAsManyRowsOfTokensAsABatchHas) {
         EXPECT_EQ(made.front().spec, spec_of("tokens", kFloat16, {tokens, 2}));
         EXPECT_EQ(static_cast<const std::uint16_t*>(made.front().data)[1], 0x4500) << "5";
     }
-    EXPECT_EQ(make({of_tokens, kScores}, 1, {.most_tokens = 3}).most_varying_bytes(), 64U);
+    EXPECT_EQ(make({of_tokens, kScores}, 1, {.largest = {{3}, {}}}).most_varying_bytes(), 64U);
+}
+
+TEST_F(OutputTransformerTest, CastsBatchesOfDifferentShapes) {
+    TensorSpec of_maps = spec_of("map", kFloat32, {2, 2, kVarying});
+    of_maps.strides = {};
+    OutputTransformer cast = make({of_maps}, 1, {.transform = "cast", .largest = {{2}}});
+    for (const auto& [rows, width] : {std::pair{1, 1}, std::pair{2, 3}, std::pair{2, 1}}) {
+        const TensorSpec given = spec_of("map", kFloat32, {rows, 2, width});
+        const auto made = cast.apply(*stream_, {{.spec = given, .data = kValues.data(), .owner = {}}}, outliers_);
+        EXPECT_EQ(made.front().spec, spec_of("map", kFloat16, {rows, 2, width}));
+        EXPECT_EQ(static_cast<const std::uint16_t*>(made.front().data)[1], 0x4500) << "5";
+    }
 }
 
 TEST_F(OutputTransformerTest, MapsClassesWithAndWithoutConfidence) {

@@ -1,0 +1,255 @@
+"""
+Arrays and pictures that keep their own shapes: each output is that of the network for this item alone, after kills,
+from the disk, and of several producers. Items that do not fit are skipped by name.
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+import unittest
+
+import numpy
+from PIL import Image
+
+from tests.support.exported_model import folder_of_class, networks_in
+from tests.support.launched_gpus import GpusWorld
+from tests.support.run_memory import endpoint
+from tests.support.text_runs import TextRuns
+
+ITEMS = 61
+VOLUMES = ((1, 6, 10, 8), (1, 5, 9, 8), (1, 12, 4, 16))
+SIZES = ((40, 31), (33, 47), (64, 64), (21, 90))  # width, height
+NETWORKS = """
+import torch
+
+
+class Volumes(torch.nn.Module):
+    '''Features that follow the volume's shape, and their mean, which does not.'''
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv3d(1, 2, 3, stride=2, padding=1)
+
+    def forward(self, x):
+        features = self.layer(x)
+        return {"features": features, "mean": features.mean((2, 3, 4))}
+
+
+class Pictures(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 4, 3, stride=2)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+class Wide(torch.nn.Module):
+    '''Larger for a shape between the least and the greatest than for either.'''
+
+    def forward(self, x):
+        if x.size(2) == 6:
+            return x.repeat(1, 1, 1, 1 << 13, 1)
+        return x
+"""
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: needs torch")
+class OwnShapes(TextRuns, unittest.TestCase):
+    processors = ("--processor", "npy")
+
+    @classmethod
+    def setUpClass(cls):
+        import torch
+
+        cls.folder = folder_of_class(cls, "own-shapes")
+        networks = networks_in(cls.folder, NETWORKS)
+        torch.manual_seed(4)
+        cls.volumes, cls.pictures = cls.folder / "volumes", cls.folder / "pictures"
+        cls.model = cls.saved(networks.Volumes(), "volumes.pt", 'input-shape = "1x?x?x?"\n')
+        cls.of_pictures = cls.saved(networks.Pictures(), "pictures.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
+        cls.wide = cls.saved(networks.Wide(), "wide.pt", 'input-shape = "1x?x?x?"\n')
+        random = numpy.random.default_rng(7)
+        cls.volumes.mkdir()
+        cls.pictures.mkdir()
+        cls.given, cls.wanted, cls.seen = {}, {}, {}
+        network, of_pictures = torch.jit.load(str(cls.model)), torch.jit.load(str(cls.of_pictures))
+        for item in range(ITEMS):
+            name = f"{item:02}"
+            array = random.random(VOLUMES[item // 3 % 3 if item < 40 else item % 3], numpy.float32)
+            numpy.save(cls.volumes / f"{name}.npy", array)
+            width, height = SIZES[item // 4 % 4 if item < 40 else item % 4]
+            pixels = random.integers(0, 256, (height, width, 3), numpy.uint8)
+            Image.fromarray(pixels).save(cls.pictures / f"{name}.png")
+            with torch.no_grad():
+                cls.wanted[name] = {key: one[0].numpy() for key, one in network(torch.from_numpy(array)[None]).items()}
+                image = torch.from_numpy(pixels.transpose(2, 0, 1)[None].astype(numpy.float32) / 255)
+                cls.seen[name] = {"output": of_pictures(image)[0].numpy()}
+
+    @classmethod
+    def saved(cls, network, name, notes):
+        import torch
+
+        torch.jit.script(network.eval()).save(str(cls.folder / name))
+        (cls.folder / name).with_suffix(".toml").write_text(notes)
+        return cls.folder / name
+
+    def of_images(self, *flags):
+        return "images", self.pictures, "--model", str(self.of_pictures), "--resize", "none", *flags
+
+    def arrays(self, output):
+        return {path.name.removesuffix(".npy"): numpy.load(path) for path in output.glob("**/*.npy")}
+
+    def assertAre(self, wanted, output):
+        found = self.arrays(output)
+        self.assertEqual(found.keys(), {f"{name}.{key}" for name, outputs in wanted.items() for key in outputs})
+        for name, outputs in wanted.items():
+            for key, array in outputs.items():
+                self.assertEqual(found[f"{name}.{key}"].shape, array.shape, name)
+                numpy.testing.assert_allclose(found[f"{name}.{key}"], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+    def bytes_of(self, output):
+        return {path.name: path.read_bytes() for path in output.glob("*.npy")}
+
+    def test_each_items_own_outputs_after_kills(self):
+        for wanted, words in ((self.wanted, ("npy", self.volumes)), (self.seen, self.of_images())):
+            with self.subTest(words=words):
+                whole = self.ended(*words)
+                self.assertAre(wanted, whole.output)
+                self.assertEqual(whole.summary()["samples"]["released"], ITEMS)
+                self.assertTrue(whole.summary()["conserved"])
+                again = self.resumed(*words, "--samples-per-slab", "4")
+                self.assertEqual(self.bytes_of(again.output), self.bytes_of(whole.output))
+                self.assertEqual(again.summary()["exit"], 0)
+
+    def test_shards_and_several_producers_give_the_same(self):
+        world = self.world("npy", self.volumes, kind=GpusWorld)
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.assertAre(self.wanted, world.output)
+        job = self.in_shards(3, *self.of_images())
+        self.assertAre(self.seen, job.output)
+        found = {}
+        for shard in ("1/2", "2/2"):
+            found.update(self.arrays(self.ended("npy", self.volumes, "--shard", shard).output))
+        self.assertEqual(found.keys(), self.arrays(world.output).keys())
+
+    def test_spilled_and_dead_batches_keep_their_shapes(self):
+        world = self.world(
+            "npy",
+            self.volumes,
+            "--samples-per-slab",
+            "4",
+            "--when-full",
+            "spill",
+            processors=("--processor", "crash-on-item"),
+        )
+        world.environment.update(OFFRAMP_TEST_CRASH_ITEM="30", OFFRAMP_TEST_CRASH_HOW="fail", OFFRAMP_TEST_THEN="npy")
+        with world.gate() as gate:
+            world.start()
+            world.until(lambda: world.status().get("spilled_samples", 0) > 20, "some batches on the disk")
+            gate.open()
+            self.assertEqual(world.wait(), 84, world.logs())
+        self.assertEqual(world.summary()["samples"]["dead_letters"], 1)
+        self.assertAre({name: one for name, one in self.wanted.items() if name != "30"}, world.output)
+        output = world.folder / "retried"
+        code, printed = world.call(
+            "dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", world.run_dir, "--output", output
+        )
+        self.assertEqual(code, 0, printed)
+        numpy.testing.assert_allclose(
+            self.arrays(output)["30.features"], self.wanted["30"]["features"], rtol=1e-4, atol=1e-5
+        )
+
+    def test_another_producer_takes_over_from_a_killed_one(self):
+        world = self.world("npy", self.volumes, "--samples-per-slab", "4")
+        with world.gate() as gate:
+            world.start()
+            gate.let(3)
+            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
+            os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertEqual(world.summary()["producers"], 2)
+        self.assertTrue(world.summary()["conserved"])
+        self.assertAre(self.wanted, world.output)
+
+    def test_unreadable_items_are_skipped_by_name(self):
+        mixed = self.folder / "mixed"
+        mixed.mkdir()
+        random = numpy.random.default_rng(8)
+        for item in range(9):
+            numpy.save(mixed / f"{item}0.npy", random.random(VOLUMES[item // 4], numpy.float32))
+        numpy.save(mixed / "11.npy", numpy.zeros((6, 10, 8), "f4"))
+        numpy.save(mixed / "12.npy", numpy.zeros((2, 6, 10, 8), "f4"))
+        numpy.save(mixed / "13.npy", numpy.zeros(VOLUMES[0], "i8"))
+        (mixed / "14.npy").write_bytes((mixed / "10.npy").read_bytes()[:-4])
+        (mixed / "15.npy").write_bytes(b"no array")
+        (mixed / "16.npy").write_bytes((mixed / "10.npy").read_bytes()[:128].replace(b"6, 10, 8)", b"4096,1024,1024)"))
+        numpy.lib.format.open_memmap(mixed / "17.npy", "w+", "<f4", (1, 2048, 1024, 1024))
+        world = self.world("npy", mixed, "--max-errors", "7")
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.assertEqual({name[:2] for name in self.arrays(world.output)}, {f"{item}0" for item in range(9)})
+        for words in (
+            ("11.npy", "an array <f4 [6, 10, 8], and the model takes [1, ?, ?, ?]"),
+            ("12.npy", "an array <f4 [2, 6, 10, 8], and the model takes [1, ?, ?, ?]"),
+            ("13.npy", "its elements are <i8"),
+            ("14.npy", "truncated"),
+            ("15.npy", "does not begin with the magic"),
+            ("16.npy", ""),
+            ("17.npy", "[1, 2048, 1024, 1024] is too large"),
+        ):
+            for word in words:
+                self.assertIn(word, world.logs())
+
+    def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
+        empty, broken = self.folder / "empty", self.folder / "broken"
+        empty.mkdir()
+        broken.mkdir()
+        (broken / "one.npy").write_bytes(b"no array")
+        fixed = self.saved(networks_in(self.folder, NETWORKS).Volumes(), "fixed.pt", 'input-shape = "1x6x10x8"\n')
+        cuts = ("--image-size", "64")
+        for words, told in (
+            (("npy", empty), ("no .npy file in this folder",)),
+            (("npy", broken), ("no item is readable", "one.npy", "does not begin with the magic")),
+            (("npy", self.volumes, "--processor", "embeddings-sqlite"), None),
+            (("npy", self.volumes, "--processor", "image"), ("cannot read any output", "differ in shape")),
+            (("npy", self.volumes, "--transform", "class-map"), ("--transform class-map does not fit",)),
+            (("npy", self.volumes, "--batches-per-slab", "2"), ("which --batches-per-slab does not support",)),
+            (("npy", self.volumes, "--measure-limits", "3"), ("--measure-limits does not go with items",)),
+            (
+                ("npy", self.volumes, "--model", str(fixed), "--resize", "none"),
+                ("takes arrays of one shape", "Write '?'"),
+            ),
+            (self.of_images(*cuts), ("--image-size 64 does not go with --resize none",)),
+            (self.of_images("--processor", "mask-png"), ("mask-png' does not go with --resize none",)),
+            (("npy", self.pictures, "--resize", "none"), ("no .npy file",)),
+        ):
+            with self.subTest(words=words):
+                world = self.world(*words)
+                code = world.start().wait()
+                if told is None:  # the mean of each has one shape
+                    self.assertEqual(code, 0, world.logs())
+                    continue
+                self.assertIn(code, (64, 65, 66), world.logs())
+                for word in told:
+                    self.assertIn(word, world.logs())
+
+    def test_a_sample_larger_than_a_slab_is_named_with_the_size_to_give(self):
+        words = ("npy", self.volumes, "--model", str(self.wide), "--batch", "2")
+        world = self.world(*words, "--slab-bytes", "64KiB")
+        self.assertEqual(world.start().wait(), 65, world.logs())
+        self.assertIn("the outputs of item 0 ('00') have", world.logs())
+        self.assertIn("Give --slab-bytes for the largest item, at least 15728640", world.logs())
+        self.assertEqual(self.world(*words, "--slab-bytes", "15728640").start().wait(), 0)
+
+    def test_half_the_bytes(self):
+        half = self.ended("npy", self.volumes, "--transform", "cast")
+        found = self.arrays(half.output)
+        for name, outputs in self.wanted.items():
+            numpy.testing.assert_allclose(found[f"{name}.features"], outputs["features"], rtol=2e-3, atol=2e-3)
+            self.assertEqual(found[f"{name}.features"].dtype, numpy.float16)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
