@@ -235,6 +235,16 @@ class OwnShapes(TextRuns, unittest.TestCase):
                 for word in told:
                     self.assertIn(word, world.logs())
 
+    def test_an_item_larger_than_the_memory_is_named(self):
+        huge = self.folder / "huge"
+        huge.mkdir()
+        numpy.save(huge / "small.npy", numpy.zeros(VOLUMES[0], "f4"))
+        numpy.lib.format.open_memmap(huge / "whole.npy", "w+", "<f4", (1, 1024, 1024, 1023))
+        world = self.world("npy", huge, "--prefetch", "64")
+        self.assertEqual(world.start().wait(), 71, world.logs())
+        self.assertIn("the buffers for items like whole.npy, [1, 1024, 1024, 1023], take 519.5 GiB", world.logs())
+        self.assertIn("Leave it out, or give a smaller --prefetch", world.logs())
+
     def test_a_sample_larger_than_a_slab_is_named_with_the_size_to_give(self):
         words = ("npy", self.volumes, "--model", str(self.wide), "--batch", "2")
         world = self.world(*words, "--slab-bytes", "64KiB")

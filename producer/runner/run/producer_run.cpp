@@ -72,7 +72,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
         require_listed_rows(listed_rows, *opened.pictures);
-    opened.shapes = own_shapes(config_, opened, still_wanted);
+    opened.shapes = own_shapes(config_, opened, *device_, still_wanted);
     model_ = open_model(config_, traits, *device_, *compute_, opened.shapes.get());
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;

@@ -23,6 +23,8 @@
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/defaults.hpp"
+#include "producer/runner/run/egress_plan.hpp"
+#include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
 #include "producer/runner/sources/opened_input.hpp"
 #include "producer/runner/sources/picture_source.hpp"
@@ -130,6 +132,24 @@ std::string_view whole_of(std::string_view processor) {
     return known == nullptr ? std::string_view() : known->whole;
 }
 
+// Buffers for the batches ahead hold the largest item: on the host, and on the device.
+void require_memory_for(const ItemShapes& shapes, const RunConfig& config, const OpenedInput& opened, bool on_gpu) {
+    const ItemShapes::Shape largest = shapes.extremes().front();
+    std::uint64_t bytes = sizeof(float) * (std::uint64_t{config.prefetch} + 1) * (on_gpu ? 1 : 2);
+    for (const std::int64_t extent : largest) bytes *= static_cast<std::uint64_t>(extent);
+    const MachineMemory memory = MachineMemory::read();
+    if (memory.total == 0 || bytes <= memory.available) return;
+    std::uint64_t item = 0;
+    while (shapes.of(item) != largest) ++item;
+    const std::string name = opened.pictures ? opened.pictures->origin(item) : printable(arrays_in(config.input)[item]);
+    throw Error(
+        ErrorKind::System,
+        fmt::format("the buffers for items like {}, {}, take {:.1f} GiB, and {:.1f} GiB of memory are available", name,
+                    shape_text(largest), static_cast<double>(bytes) / (1U << 30U),
+                    static_cast<double>(memory.available) / (1U << 30U)),
+        "Leave it out, or give a smaller --prefetch");
+}
+
 // A file's path within a folder, both without links; nothing if it is outside.
 class WithinFolder {
   public:
@@ -208,7 +228,7 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config) {
     return device;
 }
 
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened,
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened, const Device& device,
                                              const StillWanted& still_wanted) {
     const ModelMetadata metadata = settled_metadata(config);
     const bool pictures = metadata.takes_pictures();
@@ -241,6 +261,7 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Open
         throw ConfigError(
             "--input '" + printable(config.input) + "': no item is readable. The first: " + shapes->first_fault(), "",
             ErrorKind::BadInput);
+    require_memory_for(*shapes, config, opened, device.is_gpu());
     return shapes;
 }
 

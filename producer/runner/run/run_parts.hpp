@@ -32,8 +32,8 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                        const ItemShapes* shapes);
 
 // The shapes of an input whose items keep theirs; null: all have one shape. Errors: ConfigError: no item can be read
-// (NoInput); such input does not go with the model (Usage).
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened,
+// (BadInput); such input does not go with the model (Usage). Error (System): the largest item exceeds the memory.
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened, const Device& device,
                                              const StillWanted& still_wanted);
 
 // Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped
