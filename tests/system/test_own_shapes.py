@@ -52,6 +52,13 @@ class Wide(torch.nn.Module):
         if x.size(2) == 6:
             return x.repeat(1, 1, 1, 1 << 13, 1)
         return x
+
+
+class Found(torch.nn.Module):
+    '''As many rows as the greatest first number of a batch says.'''
+
+    def forward(self, x):
+        return {"rows": x.expand(-1, int(x[:, 0, 0].max() * 4), -1), "mean": x.mean(1)}
 """
 
 
@@ -252,6 +259,36 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertIn("the outputs of item 0 ('00') have", world.logs())
         self.assertIn("Give --slab-bytes for the largest item, at least 15728640", world.logs())
         self.assertEqual(self.world(*words, "--slab-bytes", "15728640").start().wait(), 0)
+
+    def test_outputs_whose_shape_depends_on_values(self):
+        given = numpy.random.default_rng(9).random((ITEMS, 1, 6), numpy.float32)
+        given[16:24, 0, 0] = 0.1
+        numpy.save(self.folder / "found.npy", given)
+        network = networks_in(self.folder, NETWORKS).Found()
+        found = self.saved(network, "found.pt", 'output-shapes = "?x6, 6"\n')
+        words = ("npy", self.folder / "found.npy", "--model", str(found))
+        for batch in (8, 1):
+            most = [int(given[item // batch * batch :][:batch, 0, 0].max() * 4) for item in range(ITEMS)]
+            self.assertEqual(most[16:24], [0] * 8)
+            wanted = {
+                str(item): {"rows": numpy.repeat(array, most[item], 0), "mean": array[0]}
+                for item, array in enumerate(given)
+            }
+            whole = self.ended(*words, "--batch", str(batch))
+            self.assertAre(wanted, whole.output)
+        again = self.resumed(*words, "--samples-per-slab", "3")
+        self.assertEqual(self.bytes_of(again.output), self.bytes_of(self.ended(*words).output))
+        for notes, told in (
+            ("", ("is not a batch of 8 samples", "write '?' for it in output-shapes")),
+            ('output-shapes = "?x6"\n', ("output-shapes has 1 shapes", "gives 2 outputs")),
+            ('output-shapes = "?x7, 6"\n', ("output-shapes does not fit the output rows",)),
+            ('output-shapes = "?x6, "\n', ("found.toml:1: output-shapes is",)),
+        ):
+            found.with_suffix(".toml").write_text(notes)
+            world = self.world(*words)
+            self.assertIn(world.start().wait(), (65, 78), world.logs())
+            for word in told:
+                self.assertIn(word, world.logs())
 
     def test_half_the_bytes(self):
         half = self.ended("npy", self.volumes, "--transform", "cast")

@@ -95,7 +95,7 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
         upload_.emplace(device_, largest_input(), source_.row_kind());
         if (input.group_rows > 0) packing_.emplace(device_, input);
         StagingWindow::Shape shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_,
-                                   packing_ ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted};
+                                   stages_all_rows() ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted};
         if (input.tensor.varies()) {
             shape.batch = static_cast<std::uint32_t>(largest_input().tensor.rows());
             shape.row_bytes_of = [this](std::uint64_t number) { return upload_->staged_row_bytes(input_of(number)); };
@@ -291,7 +291,7 @@ void Prefetcher::upload_batches() {
         const std::size_t row_bytes =
             upload_->staged_row_bytes(varies ? input_of(batch->number) : settings_.input.tensor);
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
-            if (batch->rows[row].done && !packing_)
+            if (batch->rows[row].done && !stages_all_rows())
                 std::ranges::fill(batch->memory.subspan(row * row_bytes, row_bytes), std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape also computes on them.
         if (!varies) std::ranges::fill(batch->memory.subspan(batch->rows.size() * row_bytes), std::byte{0});

@@ -114,6 +114,8 @@ class Prefetcher {
     void upload_one(StagingWindow::Batch batch);
     TensorSpec input_of(std::uint64_t number) const;
     ModelInput largest_input() const;
+    // Completed rows, too: the others' results depend on them.
+    bool stages_all_rows() const { return packing_.has_value() || settings_.input.needs_all_rows; }
     void count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();

@@ -72,6 +72,7 @@ class FileModel final : public Model {
                 learn_outputs();
             else
                 state_outputs(network_->run(inputs_of(dry_batch(input_.tensor.with_rows(network_batch())))));
+            note_declared_shapes();
             if (input_.group_rows > 0) check_short_rows();
         });
     }
@@ -182,7 +183,6 @@ class FileModel final : public Model {
             if (made.size() != network_outputs_) refuse_number(made.size());
             for (std::size_t i = 0; i < outputs_.size(); ++i) note_extents(i, made[chosen_[i]].tensor);
         }
-        for (std::size_t i = 0; i < outputs_.size(); ++i) settle_extents(i);
     }
 
     static TensorSpec row_major(const TensorSpec& spec) {
@@ -494,6 +494,34 @@ class FileModel final : public Model {
         shapes_of_samples_[output].push_back(sample_shape(made));
     }
 
+    // Adds what the metadata says to what was learned.
+    void note_declared_shapes() {
+        const auto& declared = metadata().output_shapes;
+        if (!declared.empty() && declared.size() != network_outputs_)
+            throw ConfigError(metadata().file + ": output-shapes has " + std::to_string(declared.size()) +
+                                  " shapes, and " + file_ + " gives " + std::to_string(network_outputs_) + " outputs",
+                              "Give the shape of a sample of each output, in order", ErrorKind::Config);
+        for (std::size_t i = 0; i < outputs_.size(); ++i) {
+            if (!declared.empty()) note_declared_shape(outputs_[i], declared[chosen_[i]]);
+            if (!of_tokens_[i]) settle_extents(i);
+        }
+    }
+
+    void note_declared_shape(TensorSpec& output, std::span<const std::int64_t> declared) {
+        bool fits = declared.size() + 1 == output.dims;
+        for (std::size_t dim = 1; fits && dim < output.dims; ++dim)
+            fits = declared[dim - 1] == kVarying || declared[dim - 1] == output.shape[dim];
+        if (!fits)
+            throw ConfigError(
+                metadata().file + ": output-shapes does not fit the " + describe_output(output) + " of " + file_,
+                "Give the shape of a sample, with '?' where batches differ", ErrorKind::Config);
+        for (std::size_t dim = 1; dim < output.dims; ++dim)
+            if (declared[dim - 1] == kVarying) {
+                output.shape[dim] = kVarying;
+                input_.needs_all_rows = true;
+            }
+    }
+
     void settle_extents(std::size_t output) {
         TensorSpec& spec = outputs_[output];
         const auto& samples = shapes_of_samples_[output];
@@ -537,9 +565,12 @@ class FileModel final : public Model {
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
         const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
         const std::int64_t batch = input_.tensor.varies() ? 1 : network_batch();
-        if (tensor.dim() == 0 || tensor.size(0) != batch || tensor.numel() == 0)
+        const bool may_be_empty = !metadata().output_shapes.empty();
+        if (tensor.dim() == 0 || tensor.size(0) != batch || (tensor.numel() == 0 && !may_be_empty))
             throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
-                              "Each output's first dimension counts the samples of the batch, and none is empty",
+                              "Each output's first dimension counts the samples of the batch. None is empty: if an "
+                              "extent depends on values, write '?' for it in output-shapes, in " +
+                                  metadata().file,
                               ErrorKind::BadInput);
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
             throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions",
@@ -567,7 +598,10 @@ class FileModel final : public Model {
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
                                   " where the first batch's was " + spec.describe(),
-                              "Use a model whose outputs have the same shape for every input", ErrorKind::BadInput);
+                              "Use a model whose outputs have the same shape for every input, or write '?' for what "
+                              "differs in output-shapes, in " +
+                                  metadata().file,
+                              ErrorKind::BadInput);
         if (output_dtype(tensor, file_) != spec.dtype)
             throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " +
                                   c10::toString(tensor.scalar_type()) + " where the first batch's was " +

@@ -36,6 +36,8 @@ struct ModelInput {
     // Tokens computed by length (LengthGroups): texts per group. 0: the whole batch in one call.
     std::uint32_t group_rows = 0;
     std::string prompt;  // for tokens: precedes each text
+    // The shape of outputs depends on all rows of a batch: those that are done are computed again.
+    bool needs_all_rows = false;
 };
 
 // Options for a model.

@@ -177,6 +177,17 @@ const Keys<ModelMetadata>& known_keys() {
               metadata.outputs = parts_of(text);
               return std::ranges::find(metadata.outputs, "") == metadata.outputs.end();
           }}},
+        {"output-shapes",
+         {"the shape of one sample of each output, as \"4, ?x6\"",
+          {TomlType::String},
+          [](ModelMetadata& metadata, const std::string& text) {
+              for (const std::string& part : parts_of(text)) {
+                  const auto shape = varying_shape(part);
+                  if (!shape) return false;
+                  metadata.output_shapes.push_back(*shape);
+              }
+              return true;
+          }}},
         {"precision",
          {"fp32, tf32, bf16", {TomlType::String}, one_of(&ModelMetadata::precision, {"fp32", "tf32", "bf16"})}},
         {"prompt",
@@ -377,11 +388,13 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
     std::size_t resize_line = 0;
     std::size_t length_line = 0;
     std::size_t prompt_line = 0;
+    std::size_t outputs_line = 0;
     for (const TomlEntry& entry : document.top) {
         if (entry.key == "input-dtype") dtype_line = entry.line;
         if (entry.key == "resize-size") resize_line = entry.line;
         if (entry.key == "any-length") length_line = entry.line;
         if (entry.key == "prompt") prompt_line = entry.line;
+        if (entry.key == "output-shapes") outputs_line = entry.line;
         read_entry(entry, name, known_keys(), metadata);
     }
     read_inputs(document, metadata);
@@ -402,6 +415,10 @@ ModelMetadata parse_model_metadata(std::string_view text, const std::string& nam
         throw ConfigError(name + ":" + std::to_string(length_line) + ": any-length is true, and the model takes " +
                               (metadata.takes_tokens() ? "fewer than 4 tokens" : "no tokens"),
                           "It is for models of texts: leave it out", ErrorKind::Config);
+    if (!metadata.output_shapes.empty() && metadata.takes_tokens())
+        throw ConfigError(
+            name + ":" + std::to_string(outputs_line) + ": output-shapes is given, and the model takes tokens",
+            "Leave it out: --output-tensor cuts an output to each text's own tokens", ErrorKind::Config);
     if (!metadata.prompt.empty() && !metadata.takes_tokens())
         throw ConfigError(name + ":" + std::to_string(prompt_line) + ": prompt is given, and the model takes no tokens",
                           "It is for models of texts: leave it out", ErrorKind::Config);

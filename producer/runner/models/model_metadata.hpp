@@ -45,9 +45,11 @@ struct ModelMetadata {
     // the precision that it was made for: "fp32", "tf32", "bf16"; empty: unknown
     std::string precision;
     std::vector<std::string> outputs;  // the outputs' names; empty: the file's own
-    std::string scores;                // for an output of one channel: "probability", "logit"; empty: unknown
-    std::string prompt;                // for tokens: precedes each text
-    std::string shape_from;            // the source of a shape that is not in the file ("the rows of 'a.npy'")
+    // Of each output the shape of a sample, kVarying where batches differ; empty: as the first batch's.
+    std::vector<std::vector<std::int64_t>> output_shapes;
+    std::string scores;      // for an output of one channel: "probability", "logit"; empty: unknown
+    std::string prompt;      // for tokens: precedes each text
+    std::string shape_from;  // the source of a shape that is not in the file ("the rows of 'a.npy'")
     bool random_weights = false;
     bool any_length = false;  // for tokens: shorter rows are also accepted, from LengthGroups::kShortest on
 

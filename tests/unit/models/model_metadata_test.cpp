@@ -82,6 +82,11 @@ TEST(ModelMetadata, HaveEveryKey) {
     for (const char* shape : {"1x??", "1?", "x?", "?,?", "1x?x"})
         EXPECT_THAT(error_of(std::string("input-shape = \"") + shape + "\""), HasSubstr("\"1x?x?\" if samples differ"));
     EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x?\""), HasSubstr("2xLENGTH"));
+    EXPECT_THAT(parse_model_metadata("output-shapes = \"4, ?x6\"", "n").output_shapes,
+                ElementsAre(ElementsAre(4), ElementsAre(kVarying, 6)));
+    EXPECT_THAT(error_of("output-shapes = \"4,,6\""), HasSubstr("\"4, ?x6\""));
+    EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x8\"\noutput-shapes = \"4\""),
+                HasSubstr("--output-tensor"));
     const ModelMetadata features = parse_model_metadata("input-shape = \"128x256\"", "n");
     EXPECT_FALSE(features.takes_any_shape());
     EXPECT_THAT(features.input_shape, ElementsAre(128, 256));
