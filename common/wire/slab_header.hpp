@@ -84,7 +84,7 @@ struct TensorRecord {
 };
 
 struct BatchRecord {
-    std::uint64_t batch;      // number in the run's input: the batch of items [batch*B, (batch+1)*B)
+    std::uint64_t batch;      // number in the run's input, whose batches are consecutive items
     std::uint32_t first_row;  // the batch's row that is the slab's `first_sample`
     std::uint32_t rows;
     std::uint32_t first_sample;  // index into the slab's samples
