@@ -33,6 +33,7 @@ NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 OF_OFFRAMP = ".offramp-"
 # Files of a run in its output before it has a result.
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
+OF_AN_OWN_RUN = (program_checkpoint.CHECKPOINT, CHECKPOINT, OWN_RUN)  # notes of a custom program's work
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
 # Errors of a file that is missing, or of another form.
@@ -334,14 +335,14 @@ def make_room(lock, output, config, is_own=False):
             "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
         )
     file = first_file(output)
-    if is_own and not file and not config.get("resume") and not config.get("overwrite"):
-        forget_vain_work(output)
     is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
     if file and not is_work:
         raise UsageError(f"--output {output} holds {file}, which is of no Offramp run", "Give an empty or a new folder")
     may_continue = config.get("resume") and (is_own or not is_noted or holds_work(output))
-    if is_work and not config.get("overwrite") and not may_continue:
+    is_anew = not config.get("resume") and not config.get("overwrite")
+    is_empty = is_own and is_anew and not file and holds_empty_work(output)
+    if is_work and not config.get("overwrite") and not may_continue and not is_empty:
         ways = "" if config.get("resume") else "--resume to compute missing and new items, "
         raise UsageError(
             f"--output {output} holds {describe_work(output)}",
@@ -349,22 +350,22 @@ def make_room(lock, output, config, is_own=False):
             "or another --output",
         )
     _make_room_to_write(output, lock, config, is_own and is_noted)
+    if is_empty:
+        for name in OF_AN_OWN_RUN:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(output, name))
     if is_work and config.get("overwrite"):
         lock.set_aside()
 
 
-def forget_vain_work(folder):
+def holds_empty_work(folder):
     """
-    Removes the notes of a custom program's work that has no finished batch, such as one whose processor failed for
-    every sample: nothing is lost. `folder`: without results.
+    Whether a folder without results has notes of a custom program's work that has no finished batch, such as one whose
+    processor failed for every sample.
     """
-    of_work = (program_checkpoint.CHECKPOINT, CHECKPOINT, OWN_RUN)
     with os.scandir(folder) as entries:
-        others = [each for each in entries if each.name not in (*NOTES, *of_work) and each.name.startswith(OF_OFFRAMP)]
-    if not others and not holds_work_below(folder) and program_checkpoint.is_begun_in_vain(folder):
-        for name in of_work:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+        others = any(each.name not in (*NOTES, *OF_AN_OWN_RUN) and each.name.startswith(OF_OFFRAMP) for each in entries)
+    return not others and not holds_work_below(folder) and program_checkpoint.has_no_finished_batch(folder)
 
 
 def _make_room_to_write(output, lock, config, is_of_own_run):

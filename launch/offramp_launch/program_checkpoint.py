@@ -20,7 +20,7 @@ def work_of(folder, name=CHECKPOINT):
     return work if isinstance(work, str) else None
 
 
-def is_begun_in_vain(folder):
+def has_no_finished_batch(folder):
     """Whether the folder has a checkpoint without a finished batch."""
     try:
         lines = shared_folder.read(folder, CHECKPOINT).splitlines()

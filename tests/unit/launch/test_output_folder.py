@@ -315,12 +315,12 @@ class MakeRoomTest(unittest.TestCase):
     def test_work_of_a_program_without_a_finished_batch_is_forgotten(self):
         egress, header = self.output / ".offramp-egress", json.dumps({"offramp_egress": 1, "work": "former"}) + "\n"
 
-        def room(is_own=True):
+        def room(is_own=True, **config):
             for name in (CHECKPOINT, ".offramp-own-run"):
                 (self.output / name).write_text(json.dumps({"run": "former", "identity": {}}) + "\n")
             lock = OutputLock(self.output, "new", self.note)
             try:
-                make_room(lock, self.output, {}, is_own)
+                make_room(lock, self.output, config, is_own)
                 return sorted(os.listdir(self.output))
             except LaunchError as problem:
                 return str(problem)
@@ -342,6 +342,11 @@ class MakeRoomTest(unittest.TestCase):
         egress.write_text("{")
         self.assertIn("holds", room())
         egress.write_text(header)
+        elsewhere = self.root / "elsewhere"
+        elsewhere.mkdir()
+        (elsewhere / "a.bin").touch()
+        self.assertIn("elsewhere is not empty", room(processor="write", **{"write-path": str(elsewhere)}))
+        self.assertIn(".offramp-egress", os.listdir(self.output), "the refusal changes nothing")
         self.assertEqual([LOCK], room())
 
     def test_each_kind_of_left_over_counts_as_work(self):
