@@ -44,7 +44,7 @@ REFUSED = (
     (
         (
             *"--source --batches --limit --shard --batch --image-size --max-errors --tokenizer".split(),
-            *"--decode-workers --id-column --text-column --columns --by-length".split(),
+            *"--resize --decode-workers --id-column --text-column --columns --by-length".split(),
         ),
         OF_THE_PROGRAM,
         "Leave it out",
@@ -52,7 +52,7 @@ REFUSED = (
     (
         (
             *"--device --slabs --samples-per-slab --batches-per-slab --max-delay --strategy --when-full".split(),
-            *"--spill-dir --visibility-timeout --max-failures --kill-stalled --run-id".split(),
+            *"--slab-bytes --spill-dir --visibility-timeout --max-failures --kill-stalled --run-id".split(),
         ),
         OF_THE_PROGRAM,
         "Leave it out, and set it where the program opens its egress",
