@@ -35,10 +35,7 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
         ++slab.samples;
         append_item(slab.items, sample.item);
     }
-    for (const TensorView& tensor : contents.tensors) {
-        slab.bytes += tensor.bytes.size();
-        for (const auto sample : tensor.samples) slab.bytes += sample.size();
-    }
+    slab.bytes = contents.tensor_bytes();
     return slab;
 }
 
