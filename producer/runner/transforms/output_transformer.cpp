@@ -150,7 +150,7 @@ DeviceTensor OutputTransformer::take_made(std::size_t index, std::size_t bytes) 
     std::shared_ptr<Growing> memory = pools_[index].take();
     if (!memory->buffer || memory->buffer->bytes() < bytes) {
         memory->buffer.reset();
-        memory->buffer = device_.allocate(bytes, memory->purpose);
+        memory->buffer = device_.allocate(std::max<std::size_t>(bytes, 1), memory->purpose);
     }
     std::byte* const data = memory->buffer->data();
     return {.spec = made_[index], .data = data, .owner = std::move(memory)};
