@@ -187,6 +187,9 @@ class OwnShapes(TextRuns, unittest.TestCase):
         random = numpy.random.default_rng(8)
         for item in range(9):
             numpy.save(mixed / f"{item}0.npy", random.random(VOLUMES[item // 4], numpy.float32))
+        # The first files do not fit either: they decide nothing.
+        numpy.save(mixed / "-rank.npy", numpy.zeros((6, 10, 8), "f4"))
+        numpy.save(mixed / "-type.npy", numpy.zeros(VOLUMES[0], "i8"))
         numpy.save(mixed / "11.npy", numpy.zeros((6, 10, 8), "f4"))
         numpy.save(mixed / "12.npy", numpy.zeros((2, 6, 10, 8), "f4"))
         numpy.save(mixed / "13.npy", numpy.zeros(VOLUMES[0], "i8"))
@@ -194,10 +197,11 @@ class OwnShapes(TextRuns, unittest.TestCase):
         (mixed / "15.npy").write_bytes(b"no array")
         (mixed / "16.npy").write_bytes((mixed / "10.npy").read_bytes()[:128].replace(b"6, 10, 8)", b"4096,1024,1024)"))
         numpy.lib.format.open_memmap(mixed / "17.npy", "w+", "<f4", (1, 2048, 1024, 1024))
-        world = self.world("npy", mixed, "--max-errors", "7")
+        world = self.world("npy", mixed, "--max-errors", "9")
         self.assertEqual(world.start().wait(), 0, world.logs())
         self.assertEqual({name[:2] for name in self.arrays(world.output)}, {f"{item}0" for item in range(9)})
         for words in (
+            ("-rank.npy", "-type.npy"),
             ("11.npy", "an array <f4 [6, 10, 8], and the model takes [1, ?, ?, ?]"),
             ("12.npy", "an array <f4 [2, 6, 10, 8], and the model takes [1, ?, ?, ?]"),
             ("13.npy", "its elements are <i8"),
@@ -250,7 +254,7 @@ class OwnShapes(TextRuns, unittest.TestCase):
         world = self.world("npy", huge, "--prefetch", "64")
         self.assertEqual(world.start().wait(), 71, world.logs())
         self.assertIn("the buffers for items like whole.npy, [1, 1024, 1024, 1023], take 519.5 GiB", world.logs())
-        self.assertIn("Leave it out, or give a smaller --prefetch", world.logs())
+        self.assertIn("Leave this item out of --input, or give a smaller --prefetch", world.logs())
 
     def test_a_sample_larger_than_a_slab_is_named_with_the_size_to_give(self):
         words = ("npy", self.volumes, "--model", str(self.wide), "--batch", "2")
@@ -278,6 +282,8 @@ class OwnShapes(TextRuns, unittest.TestCase):
             self.assertAre(wanted, whole.output)
         again = self.resumed(*words, "--samples-per-slab", "3")
         self.assertEqual(self.bytes_of(again.output), self.bytes_of(self.ended(*words).output))
+        half = self.arrays(self.ended(*words, "--batch", "1", "--transform", "cast").output)
+        self.assertEqual({f"{item}.{name}" for item in range(ITEMS) for name in ("rows", "mean")}, set(half))
         for notes, told in (
             ("", ("is not a batch of 8 samples", "write '?' for it in output-shapes")),
             ('output-shapes = "?x6"\n', ("output-shapes has 1 shapes", "gives 2 outputs")),

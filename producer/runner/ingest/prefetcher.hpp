@@ -43,16 +43,16 @@ std::vector<std::uint64_t> starts_of_batches(const BatchSource& source, const Te
 
 // Brings a source's items onto the device ahead of the model. Decode workers fill page-locked staging; one thread
 // uploads whole batches on its own stream and hands them out in order. Batch k is the items [k*batch, (k+1)*batch); an
-// unreadable item is an empty row of it, never a shift. If the model's input varies, a batch is at most so many
-// consecutive items of equal shape (BatchSource::shape()); one that cannot be read changes no batch. If batches are
-// computed by length (ModelInput::group_rows), completed rows are also read: the grouping of texts depends on the whole
-// batch, whatever was completed before. Owns threads ("decode-0".., "upload"), copy stream, depth+1 staging buffers,
-// depth+1 device inputs: nothing is allocated per batch except the rows' descriptions. Borrows device, source, timeline
-// and clock, which outlive it and all its batches. Thread: next(): one; the others: any, except that stop() and the
-// destructor are not called from a source's load(). Blocks: next() until a batch is there; stop() until items in the
-// making are done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the model),
-// DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were skipped than max_errors
-// allows, or all of a whole were.
+// unreadable item is an empty row of it, never a shift. If the model's input varies, a batch is at most
+// `batch` consecutive items of equal shape (BatchSource::shape()); an item that stays unreadable changes no batch. If
+// batches are computed by length (ModelInput::group_rows), completed rows are also read: the grouping of texts depends
+// on the whole batch, whatever was completed before. Owns threads ("decode-0".., "upload"), copy stream, depth+1
+// staging buffers, depth+1 device inputs: nothing is allocated per batch except the rows' descriptions. Borrows device,
+// source, timeline and clock, which outlive it and all its batches. Thread: next(): one; the others: any, except that
+// stop() and the destructor are not called from a source's load(). Blocks: next() until a batch is there; stop() until
+// items in the making are done. Errors: the constructor: ConfigError (max_errors; a source that does not fit the
+// model), DeviceOutOfMemory. next(): the first failure of any thread, and BadInput when more items were skipped than
+// max_errors allows, or all of a whole were.
 class Prefetcher {
   public:
     Prefetcher(Device& device, BatchSource& source, PrefetchSettings settings, const Clock& clock = kSteadyClock);

@@ -91,7 +91,7 @@ Reads reads_of(const std::string& processor, std::span<const TensorSpec> outputs
 // The tolerance exceeds rounding.
 bool has_proportions_of(const TensorSpec& input, const TensorSpec& output) {
     constexpr double kMost = 1.25;
-    if (input.dims != 4) return true;
+    if (input.dims != 4 || input.varies()) return true;
     const double wanted = static_cast<double>(input.shape[3]) / static_cast<double>(input.shape[2]);
     const double found =
         static_cast<double>(output.shape[output.dims - 1]) / static_cast<double>(output.shape[output.dims - 2]);
@@ -141,13 +141,13 @@ void require_memory_for(const ItemShapes& shapes, const RunConfig& config, const
     if (memory.total == 0 || bytes <= memory.available) return;
     std::uint64_t item = 0;
     while (shapes.of(item) != largest) ++item;
-    const std::string name = opened.pictures ? opened.pictures->origin(item) : printable(arrays_in(config.input)[item]);
+    const std::string name = opened.pictures ? opened.pictures->origin(item) : printable(shapes.files()[item]);
     throw Error(
         ErrorKind::System,
         fmt::format("the buffers for items like {}, {}, take {:.1f} GiB, and {:.1f} GiB of memory are available", name,
                     shape_text(largest), static_cast<double>(bytes) / (1U << 30U),
                     static_cast<double>(memory.available) / (1U << 30U)),
-        "Leave it out, or give a smaller --prefetch");
+        "Leave this item out of --input, or give a smaller --prefetch");
 }
 
 // A file's path within a folder, both without links; nothing if it is outside.
@@ -239,7 +239,16 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Open
         throw ConfigError(
             "--resize none does not go with --model '" + config.model + "', which is not a file with a model",
             "Leave --resize out, or give --model FILE.pt2 or FILE.pt");
-    if (config.source == "npy" && !arrays) return nullptr;  // the rows of one array are alike
+    if (config.source == "npy" && !arrays) {
+        if (pictures && metadata.height == 0)
+            throw ConfigError(
+                "--resize none: the rows of --input '" + printable(config.input) + "' are neither pictures nor arrays",
+                "Leave --resize out", ErrorKind::BadInput);
+        return nullptr;  // the rows of one array are alike
+    }
+    if (!pictures && opened.pictures)
+        throw ConfigError("--resize none: the input has pictures, and the model takes arrays (" + metadata.file + ")",
+                          "Give --input FOLDER, which has a .npy file for each sample");
     if (!(pictures && opened.pictures) && !(arrays && (pictures || metadata.takes_any_shape())))
         throw ConfigError("--resize none: " + (metadata.input_shape.empty()
                                                    ? "the input gives neither pictures nor a folder of arrays"
@@ -248,12 +257,12 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Open
                                                        : "Write '?' for the dimensions that differ in its input-shape");
     if (config.measure_limits > 0)
         throw ConfigError("--measure-limits does not go with items that differ in shape", "Leave --measure-limits out");
-    auto shapes = std::make_shared<ItemShapes>();
+    auto shapes = std::make_shared<ItemShapes>(arrays ? arrays_in(config.input) : std::vector<std::string>{});
     const std::uint64_t most = config.limit == 0 ? std::numeric_limits<std::uint64_t>::max() : config.limit;
     if (arrays) {
         const std::vector<std::int64_t> wanted =
             pictures ? std::vector<std::int64_t>{3, kVarying, kVarying} : metadata.input_shape;
-        add_shapes(config.input, most, wanted, pictures, *shapes);
+        add_shapes(config.input, most, wanted, pictures, still_wanted, *shapes);
     } else {
         add_shapes(*opened.pictures, std::min<std::uint64_t>(most, opened.pictures->size()), still_wanted, *shapes);
     }

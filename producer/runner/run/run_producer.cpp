@@ -179,6 +179,9 @@ TensorSpec input_that_fits(const RunConfig& config) {
         const NpyFile file =
             folder ? NpyFile((std::filesystem::path(config.input) / names.front()).string(), NpyFile::Items::Whole)
                    : NpyFile(config.input);
+        if (file.row_shape().size() >= kMaxDims)
+            throw ConfigError("--input has an array " + file.describe() + ", which has too many dimensions",
+                              "Give arrays of at most " + std::to_string(kMaxDims - 1), ErrorKind::BadInput);
         std::vector<std::int64_t> shape{1};
         shape.insert(shape.end(), file.row_shape().begin(), file.row_shape().end());
         return TensorSpec::contiguous("rows", kFloat32, shape);

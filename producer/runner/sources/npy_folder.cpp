@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <filesystem>
 #include <system_error>
 
@@ -181,8 +182,8 @@ class NpyCases final : public BatchSource {
           input_(options.model_input),
           model_(options.model->model),
           takes_images_(options.model_takes_images),
-          names_(arrays_in(folder_)),
-          shapes_(options.shapes) {
+          shapes_(options.shapes),
+          names_(shapes_ ? shapes_->files() : arrays_in(folder_)) {
         if (names_.empty())
             throw ConfigError("--input '" + printable(folder_) + "': no .npy file in this folder",
                               "Give a .npy file, or a folder that has an array for each item", ErrorKind::NoInput);
@@ -190,14 +191,24 @@ class NpyCases final : public BatchSource {
         for (const std::string& name : names_) stems.push_back(name.substr(0, name.size() - kEnding.size()));
         keys_ = make_item_keys(stems, NamesAre::Ids);
         for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
-        std::uint64_t first_item = 0;
-        while (shapes_ && first_item + 1 < shapes_->items() && shapes_->of(first_item).empty()) ++first_item;
-        NpyFile first(path_of(first_item), NpyFile::Items::Whole);
-        first_ = layout_of(first);
-        first.settle(first_.from_bytes());
-        description_ = "npy: " + std::to_string(items()) + " arrays " +
-                       (shapes_ ? first.header().descr + " in shapes of their own" : "as " + first.describe()) +
-                       " in " + printable(folder_);
+        if (!shapes_) {
+            begin_as(0);
+            return;
+        }
+        std::exception_ptr problem;
+        for (std::uint64_t item = 0; item < shapes_->items(); ++item) {
+            if (shapes_->of(item).empty()) continue;
+            try {
+                begin_as(item);
+                return;
+            } catch (const ConfigError&) {
+                if (!problem) problem = std::current_exception();
+            } catch (const UnreadableItem&) {
+                if (!problem) problem = std::current_exception();
+            }
+        }
+        expect(problem != nullptr, "some item has a shape");
+        std::rethrow_exception(problem);
     }
 
     std::string description() const override { return description_; }
@@ -217,7 +228,7 @@ class NpyCases final : public BatchSource {
         const NpyRowLayout layout = layout_of(array);
         if (layout.to != first_.to)
             throw UnreadableItem("its elements are " + printable(array.header().descr) + ", not those of " +
-                                 printable(names_.front()) + " (the first array)");
+                                 printable(names_[first_item_]) + " (the first array)");
         array.settle(layout.from_bytes());
         stage_row(array, 0, layout, row);
     } catch (const ConfigError& problem) {
@@ -225,6 +236,16 @@ class NpyCases final : public BatchSource {
     }
 
   private:
+    // Gives all items the type of this one.
+    void begin_as(std::uint64_t item) {
+        NpyFile first(path_of(item), NpyFile::Items::Whole);
+        first_ = layout_of(first);
+        first.settle(first_.from_bytes());
+        first_item_ = item;
+        description_ = "npy: " + std::to_string(items()) + " arrays " +
+                       (shapes_ ? first.header().descr + " in shapes of their own" : "as " + first.describe()) +
+                       " in " + printable(folder_);
+    }
     std::string path_of(std::uint64_t item) const { return (std::filesystem::path(folder_) / names_[item]).string(); }
     ItemShapes::Shape own_shape_of(const NpyFile& array) const {
         return own_shape(array, std::span(input_.shape).subspan(1, input_.dims - 1), takes_images_);
@@ -238,11 +259,12 @@ class NpyCases final : public BatchSource {
     TensorSpec input_;
     std::string model_;
     bool takes_images_;
-    std::vector<std::string> names_;
     std::shared_ptr<const ItemShapes> shapes_;  // null: all have the first one's shape
+    std::vector<std::string> names_;
     std::vector<std::string> keys_;
     std::size_t max_key_bytes_ = 0;
     NpyRowLayout first_;
+    std::uint64_t first_item_ = 0;
     std::string description_;
 };
 
@@ -261,14 +283,20 @@ std::vector<std::string> arrays_in(const std::string& folder) {
 }
 
 void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> wanted, bool images,
-                ItemShapes& shapes) {
-    for (const std::string& name : arrays_in(folder)) {
+                const StillWanted& still_wanted, ItemShapes& shapes) {
+    const auto unreadable = [&](const std::string& name, const std::exception& problem) {
+        shapes.add_unreadable(printable(name) + ": " + problem.what());
+    };
+    for (const std::string& name : shapes.files()) {
         if (shapes.items() == arrays) break;
+        if (still_wanted) still_wanted();
         try {
             shapes.add(own_shape(NpyFile((std::filesystem::path(folder) / name).string(), NpyFile::Items::Whole),
                                  wanted, images));
-        } catch (const std::exception& problem) {  // an UnreadableItem or ConfigError, as in load()
-            shapes.add_unreadable(printable(name) + ": " + problem.what());
+        } catch (const UnreadableItem& problem) {
+            unreadable(name, problem);
+        } catch (const ConfigError& problem) {
+            unreadable(name, problem);
         }
     }
 }
