@@ -92,12 +92,13 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
     const bool uploads = needs_upload(source_, input);
     if (uploads) {
         const std::uint32_t buffers = settings_.depth + 1;
-        upload_.emplace(device_, largest_input(), source_.row_kind());
+        const ModelInput largest = largest_input();
+        upload_.emplace(device_, largest, source_.row_kind());
         if (input.group_rows > 0) packing_.emplace(device_, input);
         StagingWindow::Shape shape{upload_->staged_row_bytes(), settings_.batch, buffers, &plan_,
                                    stages_all_rows() ? StagingWindow::Rows::All : StagingWindow::Rows::Wanted};
         if (input.tensor.varies()) {
-            shape.batch = static_cast<std::uint32_t>(largest_input().tensor.rows());
+            shape.batch = static_cast<std::uint32_t>(largest.tensor.rows());
             shape.row_bytes_of = [this](std::uint64_t number) { return upload_->staged_row_bytes(input_of(number)); };
         }
         staging_.emplace(device_, shape, clock);
@@ -287,20 +288,21 @@ void Prefetcher::upload_batches() {
         if (!batch) return;
         if (budget_.all_failed(found_.total())) throw budget_.failure(found_.total(), found_.list());
         if (leave_out(*batch)) continue;
-        const bool varies = settings_.input.tensor.varies();
-        const std::size_t row_bytes =
-            upload_->staged_row_bytes(varies ? input_of(batch->number) : settings_.input.tensor);
+        const TensorSpec tensor = input_of(batch->number);
+        const std::size_t row_bytes = upload_->staged_row_bytes(tensor);
         for (std::size_t row = 0; row < batch->rows.size(); ++row)
             if (batch->rows[row].done && !stages_all_rows())
                 std::ranges::fill(batch->memory.subspan(row * row_bytes, row_bytes), std::byte{0});
         // The rows that a short last batch lacks: a model of a fixed shape also computes on them.
-        if (!varies) std::ranges::fill(batch->memory.subspan(batch->rows.size() * row_bytes), std::byte{0});
-        upload_one(std::move(*batch));
+        if (!settings_.input.tensor.varies())
+            std::ranges::fill(batch->memory.subspan(batch->rows.size() * row_bytes), std::byte{0});
+        upload_one(std::move(*batch), tensor);
     }
 }
 
-// The input of a batch, of a model whose input varies.
+// The input of a batch: a full one, or as many rows as the batch has if the model's input varies.
 TensorSpec Prefetcher::input_of(std::uint64_t number) const {
+    if (!settings_.input.tensor.varies()) return settings_.input.tensor;
     const std::uint64_t first = plan_.first_item(number);
     const std::uint32_t rows = plan_.rows(number);
     for (std::uint64_t item = first; item < first + rows; ++item)
@@ -329,15 +331,13 @@ bool Prefetcher::leave_out(StagingWindow::Batch& batch) {
     return true;
 }
 
-void Prefetcher::upload_one(StagingWindow::Batch batch) {
+void Prefetcher::upload_one(StagingWindow::Batch batch, const TensorSpec& tensor) {
     const std::uint64_t number = batch.number;
     InputSlot* const slot = inputs_->acquire();
     if (slot == nullptr) return;
     Event* const last_use = std::exchange(slot->last_use, nullptr);
     std::optional<LengthGroups> groups;
     if (packing_) groups = packing_->pack(batch.memory, batch.rows.size());
-    const bool varies = settings_.input.tensor.varies();
-    const TensorSpec tensor = varies ? input_of(number) : settings_.input.tensor;
     std::vector<TokenRows> texts;
     if (source_.row_kind() == RowKind::Tokens && !groups)
         texts = texts_of_batch(batch.memory, upload_->staged_row_bytes());
@@ -357,6 +357,7 @@ void Prefetcher::upload_one(StagingWindow::Batch batch) {
         copies_->record(*slot->ready);
     }
     // Handed out before the upload is done: the model's work can be submitted meanwhile.
+    const bool varies = settings_.input.tensor.varies();
     queue_.push(varies   ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, tensor)
                 : groups ? InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(*groups))
                          : InputBatch(batch.number, std::move(batch.rows), inputs_, *slot, std::move(texts)));

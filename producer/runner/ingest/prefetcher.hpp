@@ -111,7 +111,7 @@ class Prefetcher {
     void upload() noexcept;
     void upload_batches();
     bool leave_out(StagingWindow::Batch& batch);
-    void upload_one(StagingWindow::Batch batch);
+    void upload_one(StagingWindow::Batch batch, const TensorSpec& tensor);
     TensorSpec input_of(std::uint64_t number) const;
     ModelInput largest_input() const;
     // Completed rows, too: the others' results depend on them.

@@ -19,6 +19,7 @@ StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& cl
 void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     const BatchPlan& plan = *shape_.plan;
     slot.number = number;
+    slot.row_bytes = shape_.row_bytes_of ? shape_.row_bytes_of(number) : shape_.row_bytes;
     slot.rows.assign(plan.rows(number), {});
     slot.missing = shape_.rows == Rows::All ? plan.rows(number) : plan.wanted_rows(number);
     if (slot.missing == slot.rows.size()) return;
@@ -47,8 +48,7 @@ std::optional<StagingWindow::Claim> StagingWindow::claim() {
         ++claiming_;
         next_row_ = 0;
     }
-    const std::size_t row_bytes = row_bytes_of(number);
-    return Claim{plan.first_item(number) + row, {slot.memory->data() + row * row_bytes, row_bytes}};
+    return Claim{plan.first_item(number) + row, {slot.memory->data() + row * slot.row_bytes, slot.row_bytes}};
 }
 
 // The slot of an item that was handed out and whose batch is not taken yet.

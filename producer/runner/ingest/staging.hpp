@@ -110,7 +110,8 @@ class StagingWindow {
   private:
     struct Slot {
         std::unique_ptr<DeviceBuffer> memory;
-        std::uint64_t number = 0;  // the batch's number
+        std::uint64_t number = 0;   // the batch's number
+        std::size_t row_bytes = 0;  // of the batch
         std::vector<RowInfo> rows;
         std::uint32_t missing = 0;
     };
@@ -119,9 +120,6 @@ class StagingWindow {
     Slot& slot_of_item(std::uint64_t item);
     bool window_has(std::uint64_t turn) const { return turn < recycled_ + slots_.size(); }
     void begin_slot(Slot& slot, std::uint64_t number) const;
-    std::size_t row_bytes_of(std::uint64_t number) const {
-        return shape_.row_bytes_of ? shape_.row_bytes_of(number) : shape_.row_bytes;
-    }
 
     const Shape shape_;
     const Clock& clock_;
