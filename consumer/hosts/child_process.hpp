@@ -20,7 +20,7 @@ class ChildProcess {
   public:
     static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 
-    // Runs `exec COMMAND` in the shell.
+    // Runs `exec COMMAND` in the shell: one program, which gets the signals itself.
     explicit ChildProcess(const std::string& command);
     ChildProcess(const ChildProcess&) = delete;
     ChildProcess& operator=(const ChildProcess&) = delete;

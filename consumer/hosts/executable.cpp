@@ -88,8 +88,8 @@ class Executable {
   private:
     void start() {
         child_.emplace(command_);
-        std::string line;
-        if (child_->write_line(hello_) && child_->read_line(line)) {
+        child_->write_line(hello_);  // may fail although an answer can be read: of a program that ended after it
+        if (std::string line; child_->read_line(line)) {
             const json answer = parse_json_or_discard(line);
             if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) {
                 takes_variable_ = answer.value("takes_variable", json()) == json(true);

@@ -593,7 +593,7 @@ class Refused(Hosted):
 
     def test_a_program_that_does_not_answer(self):
         self.assertIn("ended with exit code 127", self.refusal("--processor", "exec:/nowhere/tool"))
-        self.assertIn("it answered 'hello'", self.refusal("--processor", "exec:echo hello; cat > /dev/null"))
+        self.assertIn("it answered 'hello'", self.refusal("--processor", "exec:echo hello"))
 
     def test_the_programs_name_all_kinds_in_their_help(self):
         for program in ("offramp-producer", "offramp-consumer"):
