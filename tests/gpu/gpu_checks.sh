@@ -8,7 +8,7 @@
 # OUT: a folder, by default build/gpu-checks.
 # SITE: for the part `python`, a folder with the installed wheel, or empty if python3 finds it anyway, as in a venv. Without SITE that part uses the package of
 # the sources with BIN/../lib/libofframp.so.
-# Parts, all by default: contract profiler golden one-channel python memcheck racecheck synccheck kernels. `kernels` checks the
+# Parts, all by default: contract profiler golden one-channel shapes python memcheck racecheck synccheck kernels. `kernels` checks the
 # kernels that the three parts before it launched, as far as they are named, too.
 # Exit code 1 if any part failed.
 set -uo pipefail
@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
 shift || true
 parts=("$@")
-((${#parts[@]})) || parts=(contract profiler golden one-channel python memcheck racecheck synccheck kernels)
+((${#parts[@]})) || parts=(contract profiler golden one-channel shapes python memcheck racecheck synccheck kernels)
 out=${OUT:-build/gpu-checks}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -38,11 +38,14 @@ contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_c
 
 one_channel() { (cd tests/system && python3 -m unittest -v test_one_channel); }
 
+# Items in their own shapes, and a vector per token; bin also has offramp-consumer-faulty in tests/.
+shapes() { python3 -m unittest -v tests.system.test_own_shapes tests.system.test_text_tokens; }
+
 # The Python package: tensors on the GPU, held and released, in as many small parts as in egress_order_cuda; and the CPU tests of outputs.
 python_package() {
     local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so")
     [[ -z ${SITE+set} ]] || package=(PYTHONPATH="${SITE:+$(cd "$SITE" && pwd):}$PWD")
-    (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_holding test_egress test_arrays test_consumer test_cupy)
+    (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_shapes test_holding test_egress test_arrays test_consumer test_cupy)
 }
 
 # Excludes tests that die on purpose, exhaust memory or provoke CUDA errors, because the tools report exactly these.
@@ -69,6 +72,7 @@ for name in "${parts[@]}"; do
         profiler) part profiler python3 -m unittest -v tests.system.test_nvtx ;;
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
         one-channel) part one-channel one_channel ;;
+        shapes) part shapes shapes ;;
         python) part python python_package ;;
         memcheck | racecheck | synccheck) lines=8 part "$name" recorded_under "$name" ;;
         kernels) lines=8 part kernels python3 tests/gpu/launched_kernels.py "$recorded" "$bin/offramp-producer" "$bin/tests/kernels_contract_cuda" ;;

@@ -1,16 +1,17 @@
-"""Runs with --gpus on the CPU, started by the launch script."""
+"""Runs with --gpus, started by the launch script: of three producers on the CPU, of one on a GPU."""
 
 import json
 import os
 import re
 
+from tests.support.device import ON_GPU
 from tests.support.launched_resume import World
 
 
 class GpusWorld(World):
     """A World whose runs have several producers."""
 
-    def __init__(self, *flags, workers=3, shards=None):
+    def __init__(self, *flags, workers=1 if ON_GPU else 3, shards=None):
         super().__init__(*flags)
         self.workers, self.shards = workers, shards
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+from tests.support.device import DEVICE
 from tests.support.exported_model import exported, folder_of_class
 from tests.support.launched_job import JobWorld
 from tests.support.launched_resume import World
@@ -23,7 +24,7 @@ class TextRuns:
         cls.folder = folder_of_class(cls, name)
         (cls.folder / "networks.py").write_text(networks)
         (cls.folder / "words.json").write_text(words)
-        cls.model = exported(cls.folder, "networks.py:tokens", *tokens, "--tokenizer", "words.json")
+        cls.model = exported(cls.folder, "networks.py:tokens", *tokens, "--tokenizer", "words.json", "--device", DEVICE)
 
     @classmethod
     def write(cls, name, content):
@@ -34,7 +35,7 @@ class TextRuns:
     def world(self, source, path, *flags, processors=None, kind=World):
         world = kind(
             "--device",
-            "cpu",
+            DEVICE,
             "--model",
             str(self.model),
             "--source",

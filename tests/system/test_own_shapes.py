@@ -12,6 +12,7 @@ import unittest
 import numpy
 from PIL import Image
 
+from tests.support.device import setUpModule  # noqa: F401
 from tests.support.exported_model import folder_of_class, networks_in
 from tests.support.launched_gpus import GpusWorld
 from tests.support.run_memory import endpoint

@@ -13,6 +13,7 @@ import unittest
 
 import numpy
 
+from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_gpus import GpusWorld
 from tests.support.run_memory import endpoint
@@ -210,7 +211,8 @@ class TextTokens(TextRuns, unittest.TestCase):
 
     def test_a_fixed_length_is_cut_too(self):
         fixed = ("--input", f"ids=ids:{LENGTH}", "--input", f"mask=mask:{LENGTH}", "--length", "fixed")
-        done = export(self.folder, "networks.py:tokens", *fixed, "--tokenizer", "words.json", "--output", "fixed.pt2")
+        words = ("--tokenizer", "words.json", "--device", DEVICE, "--output", "fixed.pt2")
+        done = export(self.folder, "networks.py:tokens", *fixed, *words)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         model = ("--model", str(self.folder / "fixed.pt2"))
         cut = self.ended("jsonl-text", self.jsonl, *model, *HIDDEN)
