@@ -102,6 +102,44 @@ class Testing(World):
         self.assertEqual(2, json.loads(header["__metadata__"]["offramp"])["format"])
         self.assertEqual([[27], [12, 5], [3, 2], [20]], [header[name]["shape"] for name in tensors])
 
+    def test_a_function_yields_several_arrays_per_sample(self):
+        import numpy
+        from offramp.testing import process, save_slab
+
+        boxes, scores = numpy.arange(24, dtype="float32").reshape(2, 3, 4), numpy.arange(6).reshape(2, 3)
+        save_slab(self.slab, {"boxes": boxes, "scores": scores}, ["a", "b/c"])
+        post = self.written("""
+            def save(slab):
+                for sample, values in slab:
+                    yield sample, values["boxes"].sum(0)
+                    yield sample, ".boxes.npy", values["boxes"]
+                    yield sample, ".scores.npy", values["scores"]
+
+            def picture(slab):
+                yield slab.samples[0], ".png", slab["boxes"][0]
+
+            def twice(slab):
+                yield slab.samples[0], ".boxes.npy", slab["boxes"][0]
+                yield slab.samples[0], ".boxes.npy", slab["boxes"][0]
+        """)
+        files = process(self.slab, f"{post}:save", self.folder / "results")
+        read = {name: numpy.load(io.BytesIO(data)) for name, data in files.items()}
+        expected = {
+            f"{key}{ending}": values[row]
+            for row, key in enumerate(("a", "b/c"))
+            for ending, values in ((".npy", boxes.sum(1)), (".boxes.npy", boxes), (".scores.npy", scores))
+        }
+        self.assertEqual(set(expected), set(read))
+        for name, values in expected.items():
+            self.assertEqual(values.dtype, read[name].dtype)
+            numpy.testing.assert_array_equal(values, read[name])
+        for name, words in (
+            ("picture", r"an array with the ending '\.png'. Give one in \.npy, such as '\.scores\.npy'"),
+            ("twice", "Give each result of a sample its own ending, such as .scores.npy"),
+        ):
+            with self.subTest(name), self.assertRaisesRegex(offramp.Failed, words):
+                process(self.slab, f"{post}:{name}", self.folder / name)
+
     def test_each_type_that_a_function_yields_is_read_back_as_numbers(self):
         import numpy
         from offramp.testing import process, save_slab

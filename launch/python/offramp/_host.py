@@ -372,9 +372,9 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
     if hasattr(what, "__array__") or hasattr(what, "__array_interface__"):
         import numpy
 
-        if ending not in (None, ".npy"):
+        if ending is not None and not ending.endswith(".npy"):
             raise TypeError(
-                f"{name} yielded an array with the ending '{ending}'. Arrays become .npy; yield bytes for other formats"
+                f"{name} yielded an array with the ending '{ending}'. Give one in .npy, such as '.scores.npy', or yield bytes"
             )
         file = io.BytesIO()
         numpy.save(file, readable(name, numpy.asarray(as_numpy_type(what))), allow_pickle=False)
