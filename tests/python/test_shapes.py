@@ -217,6 +217,11 @@ class Batches(Shapes):
                 r"add up to 5, and its values have the shape \(4, 3\). Give lengths that add up to 4",
             ),
             (packed(good, [0, 1, 4]), r"add up to 5, .*If these are offsets, pass numpy.diff\(offsets\)$"),
+            (
+                packed(good, [0, 1]),
+                r"add up to 1, .*they lack the end: 2 samples have 3 offsets, the last one 4. Pass numpy.diff\(offsets, append=4\)$",
+            ),
+            (packed(good, [0, 2, 3]), r"add up to 5, .*3 samples have 4 offsets, .*append=4\)$"),
             (packed(good, [1, 4]), r"add up to 5, .*If these are offsets, pass numpy.diff\(offsets, prepend=0\)$"),
             (
                 packed(good[:, None].repeat(5, 1), [5, 2, 0, 3]),

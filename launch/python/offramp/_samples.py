@@ -142,8 +142,14 @@ def _remedy_for_lengths(lengths: list[int], shape: Shape) -> str:
             "If the samples are padded, submit a list of them without the padding, instead of packed(): "
             "[sample[:length] for sample, length in zip(values, lengths)]"
         )
-    if lengths and lengths[-1] == rows and lengths == sorted(lengths):
-        return f"If these are offsets, pass numpy.diff(offsets{'' if lengths[0] == 0 else ', prepend=0'})"
+    if lengths and lengths == sorted(lengths):
+        if lengths[-1] == rows:
+            return f"If these are offsets, pass numpy.diff(offsets{'' if lengths[0] == 0 else ', prepend=0'})"
+        if lengths[0] == 0 and lengths[-1] < rows:
+            return (
+                f"If these are offsets, they lack the end: {len(lengths)} samples have {len(lengths) + 1} offsets, the last one {rows}. Pass "
+                f"numpy.diff(offsets, append={rows})"
+            )
     if total < rows:
         return f"If the rest is unused, pass values[:{total}], that is values[:sum(lengths)]"
     return f"Give lengths that add up to {rows}"
