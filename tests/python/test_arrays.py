@@ -231,8 +231,12 @@ class OtherArrays(Egresses):
         import numpy
 
         for made, kind, text in (
-            (Made(dtype=(5, 64, 1)), TypeError, "type code 5 with 64 bits, which are not supported. Convert them"),
-            (Made(dtype=(2, 32, 4)), TypeError, "elements of 4 lanes"),
+            (
+                Made(dtype=(5, 64, 1)),
+                offramp.BadArgument,
+                "type code 5 with 64 bits, which are not supported. Convert them",
+            ),
+            (Made(dtype=(2, 32, 4)), offramp.BadArgument, "elements of 4 lanes"),
             (Made(major=2), offramp.BadArgument, "DLPack 2.0, which is newer"),
         ):
             with self.subTest(text), self.assertRaisesRegex(kind, text):
@@ -245,8 +249,8 @@ class OtherArrays(Egresses):
         fixed = numpy.zeros((2, 3), "float32")
         fixed.flags.writeable = False
         for given, kind, text in (
-            (ExportedFrom(capsule), TypeError, "exported no tensor through DLPack"),
-            (ExportedFrom(None), TypeError, "but None"),
+            (ExportedFrom(capsule), offramp.BadArgument, "exported no tensor through DLPack"),
+            (ExportedFrom(None), offramp.BadArgument, "but None"),
             (
                 ExportedFrom(None, (4, 0)),
                 offramp.BadArgument,
@@ -310,12 +314,12 @@ class OtherArrays(Egresses):
         with self.assertRaisesRegex(offramp.BadArgument, "several streams: 0x2, 0x99"):
             _arrays.stream_of(None, [_arrays.outputs_of("x", Interfaced(stream=stream), False) for stream in (2, 0x99)])
         for fields, kind, text in (
-            ({"stream": 0}, TypeError, "an invalid stream in its interface: 0"),
-            ({"stream": "legacy"}, TypeError, "Pass the stream: submit"),
-            ({"mask": 3}, TypeError, "has a mask"),
-            ({"typestr": "<c8"}, TypeError, "type '<c8'"),
-            ({"typestr": ">f4"}, TypeError, ">f4"),
-            ({"data": None}, TypeError, "invalid __cuda_array_interface__"),
+            ({"stream": 0}, offramp.BadArgument, "an invalid stream in its interface: 0"),
+            ({"stream": "legacy"}, offramp.BadArgument, "Pass the stream: submit"),
+            ({"mask": 3}, offramp.BadArgument, "has a mask"),
+            ({"typestr": "<c8"}, offramp.BadArgument, "type '<c8'"),
+            ({"typestr": ">f4"}, offramp.BadArgument, ">f4"),
+            ({"data": None}, offramp.BadArgument, "invalid __cuda_array_interface__"),
             ({"shape": ()}, offramp.BadArgument, "no dimensions"),
             ({"shape": (0, 3)}, offramp.BadArgument, "is empty"),
         ):

@@ -417,7 +417,10 @@ class WithoutARun(World):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Consumer(*arguments)
         for run_dir in (None, 5):
-            with self.subTest(run_dir), self.assertRaisesRegex(TypeError, f"run_dir is {run_dir}. Give a path"):
+            with (
+                self.subTest(run_dir),
+                self.assertRaisesRegex(offramp.BadArgument, f"run_dir is {run_dir}. Give a path"),
+            ):
                 offramp.Consumer(run_dir)
         with self.assertRaisesRegex(offramp.NoSuchRun, str(self.run_dir)):
             list(offramp.Consumer(self.run_dir, wait_for_run=0.01))
@@ -535,7 +538,7 @@ class HandMadeSlab(unittest.TestCase):
         try:
             import ml_dtypes
         except ImportError:
-            with self.assertRaisesRegex(TypeError, "ml_dtypes"):
+            with self.assertRaisesRegex(offramp.BadArgument, "ml_dtypes"):
                 slab["values"]
         else:
             self.assertEqual(
@@ -548,7 +551,7 @@ class HandMadeSlab(unittest.TestCase):
             )
 
     def test_unsupported_element_type_is_reported(self):
-        with self.assertRaisesRegex(TypeError, "type code 5 with 64 bits"):
+        with self.assertRaisesRegex(offramp.Protocol, "type code 5 with 64 bits"):
             self.slab([(b"values", (5, 64), (1,), (1,))], (0,))["values"]
 
 

@@ -372,14 +372,14 @@ class Batches(Egresses):
         good = numpy.zeros((4, 6), "float32")
         egress = offramp.Egress(self.run_dir, {"output": ("float32", (4, 6))}, "cpu")
         for outputs, keys, items, kind, text in (
-            (numpy.ma.masked_array(good), None, None, TypeError, r"a masked array. Submit array.filled"),
+            (numpy.ma.masked_array(good), None, None, offramp.BadArgument, r"a masked array. Submit array.filled"),
             (good.T, None, None, offramp.BadArgument, r"the shape \(6, 4\)"),
             (good[:, ::2], None, None, offramp.BadArgument, r"the shape \(4, 3\)"),
-            (good.astype(">f4"), None, None, TypeError, "big-endian"),
-            (good.astype("complex64"), None, None, TypeError, "'output': elements of type 'complex64'"),
-            (good.astype("float64"), None, None, TypeError, "elements of type float64; the run has float32"),
-            (good.astype("datetime64[s]"), None, None, TypeError, "are not supported"),
-            (good.astype(object), None, None, TypeError, "are not supported"),
+            (good.astype(">f4"), None, None, offramp.BadArgument, "big-endian"),
+            (good.astype("complex64"), None, None, offramp.BadArgument, "'output': elements of type 'complex64'"),
+            (good.astype("float64"), None, None, offramp.BadArgument, "elements of type float64; the run has float32"),
+            (good.astype("datetime64[s]"), None, None, offramp.BadArgument, "are not supported"),
+            (good.astype(object), None, None, offramp.BadArgument, "are not supported"),
             (numpy.float32(3), None, None, offramp.BadArgument, "no dimensions"),
             (good[:0], ["a"], None, offramp.BadArgument, "is empty"),
             (good[:, :0], None, None, offramp.BadArgument, "is empty"),
@@ -391,7 +391,7 @@ class Batches(Egresses):
                 r"the shape \(4, 3\); the run was opened for \(4, 6\)",
             ),
             (numpy.zeros((65537, 6), "float32"), None, None, offramp.BadArgument, "a batch of 65537 samples"),
-            (good.tolist(), None, None, TypeError, "is of type builtins.list. Submit a NumPy array"),
+            (good.tolist(), None, None, offramp.BadArgument, "is of type builtins.list. Submit a NumPy array"),
             (None, None, None, offramp.BadArgument, "has no tensors"),
             ({}, None, None, offramp.BadArgument, "has no tensors"),
             ({"a": None, "b": ()}, None, None, offramp.BadArgument, "has no tensors"),
@@ -412,8 +412,8 @@ class Batches(Egresses):
             ),
             ({"output": good, "more": good}, None, None, offramp.BadArgument, "the batch has the tensor 'more', which"),
             (good, ["a", "b"], None, offramp.BadArgument, "2 keys for 4 samples"),
-            (good, "abcd", None, TypeError, "keys is a single str"),
-            (good, [b"a", "b", "c", "d"], None, TypeError, "a key is of type bytes"),
+            (good, "abcd", None, offramp.BadArgument, "keys is a single str"),
+            (good, [b"a", "b", "c", "d"], None, offramp.BadArgument, "a key is of type bytes"),
             (good, ["a", "b\0", "c", "d"], None, offramp.BadArgument, "NUL"),
             (good, ["a", "", "c", "d"], None, offramp.BadArgument, "a key of 0 bytes"),
             (good, ["a", "\udcff", "c", "d"], None, offramp.BadArgument, "Keys are UTF-8"),
@@ -422,19 +422,19 @@ class Batches(Egresses):
             (good, None, [1, 2, 2, 3], offramp.BadArgument, "do not increase"),
             (good, None, [-1, 2, 3, 4], offramp.BadArgument, "the item -1"),
             (good, None, [1, 2, 3, 1 << 64], offramp.BadArgument, "is out of range"),
-            (good, 5, None, TypeError, "keys is 5. Give a list, one per sample, such as"),
-            (good, {"a", "b", "c", "d"}, None, TypeError, "keys is a set, which is unordered. Give a list"),
-            (good, frozenset("abcd"), None, TypeError, "keys is a frozenset, which is unordered"),
-            (good, None, 5, TypeError, "items is 5. Give a list, one per sample, such as"),
-            (good, None, "1234", TypeError, "items is a single str"),
-            (good, None, {1, 2, 3, 4}, TypeError, "items is a set, which is unordered"),
-            (good, None, ["a", 2, 3, 4], TypeError, "the item 'a' is not a whole number. Give whole numbers"),
-            (good, None, [1, 2.5, 3, 4], TypeError, "the item 2.5 is not a whole number. Give whole numbers"),
+            (good, 5, None, offramp.BadArgument, "keys is 5. Give a list, one per sample, such as"),
+            (good, {"a", "b", "c", "d"}, None, offramp.BadArgument, "keys is a set, which is unordered. Give a list"),
+            (good, frozenset("abcd"), None, offramp.BadArgument, "keys is a frozenset, which is unordered"),
+            (good, None, 5, offramp.BadArgument, "items is 5. Give a list, one per sample, such as"),
+            (good, None, "1234", offramp.BadArgument, "items is a single str"),
+            (good, None, {1, 2, 3, 4}, offramp.BadArgument, "items is a set, which is unordered"),
+            (good, None, ["a", 2, 3, 4], offramp.BadArgument, "the item 'a' is not a whole number. Give whole numbers"),
+            (good, None, [1, 2.5, 3, 4], offramp.BadArgument, "the item 2.5 is not a whole number. Give whole numbers"),
             (
                 good,
                 None,
                 numpy.float32([1, 2, 3, 4]),
-                TypeError,
+                offramp.BadArgument,
                 r"the item .*1.0.* is not a whole number. Give whole numbers",
             ),
         ):
@@ -445,7 +445,7 @@ class Batches(Egresses):
             ({"stream": -1}, "a stream of type int"),
             ({"copy": "no"}, "copy is 'no'. Give True or False"),
         ):
-            with self.subTest(text), self.assertRaisesRegex(TypeError, text):
+            with self.subTest(text), self.assertRaisesRegex(offramp.BadArgument, text):
                 egress.submit(good, **more)
         with self.assertRaisesRegex(offramp.BadArgument, "Give no stream with copy=True"):
             egress.submit(good, stream=7, copy=True)
@@ -492,7 +492,7 @@ class Batches(Egresses):
             with self.assertRaisesRegex(offramp.BadArgument, "17 tensors"):
                 egress.submit({f"t{number}": good for number in range(17)})
             for name in (3, "a\0b"):
-                with self.assertRaisesRegex(offramp.BadArgument, "a tensor has the name"):
+                with self.assertRaisesRegex(offramp.BadArgument, "a tensor's name"):
                     egress.submit({name: good})
             self.assertFalse(self.run_dir.exists())
             self.assertEqual(offramp.Stats(), egress.stats())
@@ -734,7 +734,7 @@ class Batches(Egresses):
 
         egress = offramp.Egress(self.run_dir)
         egress.submit(numpy.zeros((1, 1), "float32"))
-        for wrong, kind in ((-1, offramp.BadArgument), (float("nan"), offramp.BadArgument), ("1", TypeError)):
+        for wrong, kind in ((-1, offramp.BadArgument), (float("nan"), offramp.BadArgument), ("1", offramp.BadArgument)):
             with self.assertRaisesRegex(kind, "the timeout is .*Give "):
                 egress.drain(wrong)
         with self.assertRaisesRegex(offramp.Timeout, "not done after 0.01 s"):
@@ -791,7 +791,7 @@ class Options(Egresses):
             ({"resume": 1}, "resume is 1. Give True or False"),
             ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False"),
         ):
-            with self.subTest(options), self.assertRaisesRegex(TypeError, text):
+            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
         with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
             offramp.Egress("")
@@ -800,9 +800,9 @@ class Options(Egresses):
             ({"run_dir": b"run"}, "run_dir is b'run'. Give a path"),
             ({"output": 5, "processor": "npy"}, "output is 5. Give a path"),
         ):
-            with self.subTest(options), self.assertRaisesRegex(TypeError, text):
+            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(**options)
-        with self.assertRaisesRegex(TypeError, "complex64"):
+        with self.assertRaisesRegex(offramp.BadArgument, "complex64"):
             offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
         self.assertFalse(self.run_dir.exists())
 

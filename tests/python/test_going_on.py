@@ -473,8 +473,8 @@ class Pending(unittest.TestCase):
         with self.assertRaisesRegex(offramp.BadArgument, "keys returned -1 for a batch"):
             list(egress.pending([0], keys=lambda batch: -1))
         for batch, kind, text in (
-            ({"key": "a"}, TypeError, "Pass keys=, to return its keys"),
-            ("ab", TypeError, "keys=len"),
+            ({"key": "a"}, offramp.BadArgument, "Pass keys=, to return its keys"),
+            ("ab", offramp.BadArgument, "keys=len"),
         ):
             with self.subTest(batch), self.assertRaisesRegex(kind, text):
                 list(egress.pending([batch]))
@@ -483,7 +483,7 @@ class Pending(unittest.TestCase):
             (lambda batch: None, "keys is None. Give a list"),
             (lambda batch: {"a", "b"}, "keys is a set, which is unordered"),
         ):
-            with self.subTest(text), self.assertRaisesRegex(TypeError, text):
+            with self.subTest(text), self.assertRaisesRegex(offramp.BadArgument, text):
                 list(egress.pending([0], keys))
         egress.close()
 

@@ -173,10 +173,10 @@ class Metadata(Egresses):
         loop = {}
         loop["loop"] = loop
         cases = (
-            ("x", TypeError, "metadata is a single str"),
-            ({"path": "a"}, TypeError, "metadata is a single dict. Give a list, one per sample"),
+            ("x", offramp.BadArgument, "metadata is a single str"),
+            ({"path": "a"}, offramp.BadArgument, "metadata is a single dict. Give a list, one per sample"),
             ([{}], offramp.BadArgument, "metadata of 1 samples for 2"),
-            ([{}, "b"], TypeError, "the metadata of sample 1 is of type str. Give a dict"),
+            ([{}, "b"], offramp.BadArgument, "the metadata of sample 1 is of type str. Give a dict"),
             (
                 [{"a": float("nan")}, {}],
                 offramp.BadArgument,

@@ -90,7 +90,7 @@ def parts_of(outputs: object) -> Iterable[tuple[Any, Any]]:
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
     Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with
-    `copy`, copies it on the stream that writes it. Errors: TypeError and BadArgument; the message names the call to
+    `copy`, copies it on the stream that writes it. Errors: BadArgument; the message names the call to
     make.
     """
     if is_torch(given):
@@ -107,11 +107,11 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
 
 def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outputs:
     if callable(getattr(array, "filled", None)):
-        raise TypeError(f"'{name}' is a masked array. Submit array.filled(VALUE)")
+        raise BadArgument(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = OF_ARRAY_TYPE.get(array.dtype.str)
     if dtype is None:  # bfloat16 of ml_dtypes, or unsupported
         if array.dtype.str.startswith(">"):
-            raise TypeError(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
+            raise BadArgument(f"'{name}' has big-endian elements. Submit array.astype(array.dtype.newbyteorder('='))")
         dtype = _dtype(name, array.dtype.name)
     shape = tuple(array.shape)
     _require_rows(name, shape, layout)
@@ -149,7 +149,7 @@ def _through_numpy(name: str, given: Any) -> Any:
             return array
         if not isinstance(problem, (TypeError, ValueError, BufferError)):
             raise problem
-    raise TypeError(
+    raise BadArgument(
         f"'{name}' is of type {type(given).__module__}.{type(given).__qualname__}. Submit a NumPy array or a torch.Tensor"
         + ("; other objects need NumPy, which is not installed" if numpy is None else "")
         + (". For one tensor per sample, submit a list: list(...)" if isinstance(given, (tuple, Iterator)) else "")
@@ -297,8 +297,8 @@ def _dtype(name: str, given: Any) -> DType:
     if dtype is None:
         try:
             dtype = _known[given] = dtype_of(given)
-        except TypeError as problem:
-            raise TypeError(f"'{name}': {problem}") from None
+        except BadArgument as problem:
+            raise BadArgument(f"'{name}': {problem}") from None
     return dtype
 
 

@@ -13,7 +13,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterator
 
-from offramp import _abi
+from offramp import _abi, _validate
 from offramp._errors import BadArgument, Error, Failed, KeptViewWarning, Reject, Retry, ViewKept, WrongProcess, error_of
 from offramp._library import checked, library, path_of
 from offramp._memory import Mappings
@@ -47,8 +47,8 @@ class Consumer:
         self._handle = ctypes.c_void_p()
         self._pid = os.getpid()
         self._running = threading.Lock()
-        if not 0 <= window < 1 << 32:
-            raise BadArgument(f"window is {window}. Give a number of slabs, or 0 to choose it automatically")
+        window = _validate.whole("window", window, (1 << 32) - 1, "a number of slabs")
+        wait_for_run = _validate.seconds("wait_for_run", wait_for_run)
         if not wait_for_run > 0:
             raise BadArgument(f"wait_for_run is {wait_for_run}. Give a positive number of seconds")
         self._library = library()

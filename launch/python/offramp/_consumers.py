@@ -14,6 +14,7 @@ import tempfile
 import time
 from typing import Callable, Mapping
 
+from offramp import _validate
 from offramp._errors import BadArgument, ConsumersFailed, Error, LibraryNotFound, Timeout
 from offramp._library import library
 from offramp._run import Stats
@@ -185,19 +186,17 @@ def _programs() -> str | None:
 
 
 def flags_of(settings: Mapping[str, object]) -> list[str]:
-    """The settings as flags. Errors: TypeError and BadArgument, which name the fix."""
+    """The settings as flags. Errors: BadArgument, which names the fix."""
     values: dict[str, str] = {}
     for name, value in settings.items():
         if not isinstance(name, str) or not name.strip("-_"):
-            raise TypeError(f"a setting has the name {name!r:.80}. Give names of flags, such as 'png-level'")
-        flag = flag_of(name)
+            raise BadArgument(f"a setting has the name {name!r:.80}. Give names of flags, such as 'png-level'")
+        flag = flag_of(_validate.encodable("a setting's name", name))
         if flag in SETTLED:
             raise BadArgument(f"'{name}' cannot be passed in settings. Give it as an argument of Egress, or omit it")
         if flag in values:
             raise BadArgument(f"the setting '{flag}' is given twice. Give it once")
-        values[flag] = _value_of(flag, value)
-        if "\0" in values[flag]:
-            raise BadArgument(f"the setting '{name}' contains a NUL character. Remove it")
+        values[flag] = _validate.encodable(f"the setting '{name}'", _value_of(flag, value))
     return [f"--{flag}={value}" for flag, value in values.items()]
 
 
@@ -211,12 +210,12 @@ def _value_of(flag: str, value: object) -> str:
         return ",".join(f"{_option_name(key)}={_one(flag, each)}".replace(",", r"\,") for key, each in value.items())
     if isinstance(value, (list, tuple)):
         if flag not in OF_SEVERAL:
-            raise TypeError(
+            raise BadArgument(
                 f"the setting '{flag}' is {value!r:.80}, and takes one value. Give one value"
                 + (": '@FILE', a file with a header in each line" if flag == "http-header" else "")
             )
         if flag == OPTIONS and (wrong := [each for each in value if not isinstance(each, str) or "=" not in each]):
-            raise TypeError(
+            raise BadArgument(
                 f"the setting '{flag}' has {wrong[0]!r:.80}. Give strings KEY=VALUE, or a mapping {{KEY: VALUE}}"
             )
         return ",".join(_one(flag, each) for each in value)
@@ -239,12 +238,12 @@ def _one(flag: str, value: object) -> str:
         if value is None
         else "Give a str, a number, True or False"
     )
-    raise TypeError(f"the setting '{flag}' has {value!r:.80}, of type {type(value).__name__}. {remedy}")
+    raise BadArgument(f"the setting '{flag}' has {value!r:.80}, of type {type(value).__name__}. {remedy}")
 
 
 def _option_name(key: object) -> str:
     if not isinstance(key, str) or not key or "=" in key or "," in key:
-        raise TypeError(f"the setting '{OPTIONS}' has an option named {key!r:.80}. Give a str without '=' and ','")
+        raise BadArgument(f"the setting '{OPTIONS}' has an option named {key!r:.80}. Give a str without '=' and ','")
     return key
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from offramp._errors import BadArgument, Protocol
+
 
 class DType(NamedTuple):
     """An element type: name ("float32", "bfloat16"), DLPack type code and size in bits."""
@@ -40,19 +42,19 @@ _LETTERS = {0: "i", 1: "u", 2: "f", 6: "b"}
 
 
 def dtype_of(given: object) -> DType:
-    """Converts a name or a dtype of NumPy, ml_dtypes or PyTorch. Errors: TypeError for an unsupported type."""
+    """Converts a name or a dtype of NumPy, ml_dtypes or PyTorch. Errors: BadArgument for an unsupported type."""
     if isinstance(given, DType):
         return given
     name = str(getattr(given, "__name__", given)).rpartition("torch.")[2]
     name = {"bool_": "bool", "float": "float64", "int": "int64"}.get(name, name)
     if name not in _BY_NAME:
-        raise TypeError(f"elements of type '{given}' are not supported. Convert them to one of {', '.join(_BY_NAME)}")
+        raise BadArgument(f"elements of type '{given}' are not supported. Convert them to one of {', '.join(_BY_NAME)}")
     return _BY_NAME[name]
 
 
 def dtype_of_codes(code: int, bits: int) -> DType:
     if (code, bits) not in _BY_CODE:
-        raise TypeError(
+        raise Protocol(
             f"the slab has elements of DLPack's type code {code} with {bits} bits, which this version does not support"
         )
     return _BY_CODE[code, bits]
@@ -71,11 +73,11 @@ OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfl
 
 
 def bfloat16_of_numpy() -> Any:
-    """The type of ml_dtypes, for a slab's tensor. Errors: TypeError without that package."""
+    """The type of ml_dtypes, for a slab's tensor. Errors: BadArgument without that package."""
     try:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
-        raise TypeError(
+        raise BadArgument(
             "NumPy has no bfloat16. Read it with slab.torch(NAME)[sample.row], for each sample in slab.samples, or install the package ml_dtypes"
         ) from None
     return ml_dtypes.bfloat16

@@ -25,6 +25,7 @@ from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._options import (
+    MOST_CONSUMERS,
     device_of,
     facts_of,
     launcher_of_this_program,
@@ -134,10 +135,8 @@ class Egress:
         self._closed = self._cut_short = False
         self._is_done = False  # drained to the end
         self._cache: BatchCache | None = None  # of the last accepted batch
-        if when_full not in ("wait", "drop"):
-            raise BadArgument(f"when_full is '{when_full}'. Give 'wait' or 'drop'")
-        if repeated_keys not in ("refuse", "allow"):
-            raise BadArgument(f"repeated_keys is {repeated_keys!r}. Give 'refuse' or 'allow'")
+        _validate.one_of("when_full", when_full, "wait", "drop")
+        _validate.one_of("repeated_keys", repeated_keys, "refuse", "allow")
         self._options = library_options(Egress.__init__, locals())
         resume = _validate.yes_or_no("resume", resume)
         self._device = None if device is None else device_of(str(device))
@@ -155,7 +154,7 @@ class Egress:
             "run_dir": run_dir,
             "output": output,
             "processor": processor,
-            "consumers": consumers if consumers != 0 else None,
+            "consumers": None if isinstance(consumers, int) and consumers == 0 else consumers,
             "settings": settings,
         }
         self._launched = launcher_of_this_program(own)
@@ -247,7 +246,7 @@ class Egress:
         A signal handler's exception (Ctrl-C, an alarm) can leave submit() after the batch was accepted. Submit the
         batch again or continue: with keys or pending() it is not accepted twice.
 
-        Errors: TypeError and BadArgument for unsupported arguments; the message names the call to make, and nothing was
+        Errors: BadArgument for unsupported arguments; the message names the call to make, and nothing was
         submitted. TensorChanged: an earlier batch's tensor was written to, freed or resized before it was copied. The
         current batch was not submitted, and the loop may continue. Produce the changed batch again with resume=True, or
         in the same loop with repeated_keys="allow". The check has no false positives, but it misses a change if the
@@ -298,11 +297,11 @@ class Egress:
             keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
             try:
                 given, cache = self._outputs_of(named, keys, copy, stream)
-            except (BadArgument, TypeError) as problem:
+            except BadArgument as problem:
                 remedy = None if self._has_names(named) else of_tuple(outputs)
-                if remedy is None or type(problem) not in (BadArgument, TypeError):  # such as a signal handler's
+                if remedy is None or type(problem) is not BadArgument:  # such as a signal handler's
                     raise
-                raise type(problem)(f"{problem}. {remedy}") from problem.__cause__
+                raise BadArgument(f"{problem}. {remedy}") from problem.__cause__
             rows = given[0].rows
             key_text = key_text_of(keys, rows, self._once)
             metadata_json = json_of(metadata, rows)
@@ -450,6 +449,7 @@ class Egress:
     def scale(self, consumers: int) -> None:
         """Sets the number of consumers that this Egress runs. Errors: BadArgument if it has started none."""
         self._require_own()
+        consumers = _validate.whole("consumers", consumers, MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}", least=1)
         if self._consumers is None or self._run is None:
             raise BadArgument(
                 "this Egress has no consumers to scale. It starts them for processor=, with the first batch. "
@@ -613,7 +613,7 @@ class Egress:
         layouts = self._layout or ()
         for at, (layout, each) in enumerate(zip(layouts, given)):
             if each.dtype != layout.dtype:
-                raise TypeError(
+                raise BadArgument(
                     f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run"
                 )
             if each.shape[1:] != layout.shape[1:]:

@@ -49,10 +49,16 @@ class Reject(Error):
     code = 6
 
 
-class BadArgument(Error, ValueError):
-    """An argument is wrong, or the call comes too late."""
+class BadArgument(Error, ValueError, TypeError):
+    """An argument has a wrong value or type, or the call comes too late."""
 
     code = 64
+
+
+class NoSuchTensor(BadArgument, KeyError):
+    """A slab has no tensor of this name."""
+
+    __str__ = Exception.__str__  # KeyError shows its text in quotes
 
 
 class NoSuchRun(Error):

@@ -7,7 +7,7 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from offramp import _abi
 from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
-from offramp._errors import BadArgument
+from offramp._errors import BadArgument, Protocol
 
 LEGACY_STREAM, PER_THREAD_STREAM = 0, 2  # handles; the interface uses 1 for the legacy stream
 _NEWEST = (1, 1)  # DLPack version that we request
@@ -104,17 +104,17 @@ class _Taken:
 
 
 def of_dlpack(name: str, given: Any) -> Exchanged:
-    """Does not wait for any stream. Errors: TypeError and BadArgument, which release the capsule's content."""
+    """Does not wait for any stream. Errors: BadArgument, which releases the capsule's content."""
     device, capsule = _export(name, given)
     owner, tensor = _taken(name, capsule)
     if tensor.dtype.lanes != 1:
-        raise TypeError(
+        raise BadArgument(
             f"'{name}' has elements of {tensor.dtype.lanes} lanes. Submit one number per element, in an additional dimension"
         )
     try:
         dtype = dtype_of_codes(tensor.dtype.code, tensor.dtype.bits)
-    except TypeError:
-        raise TypeError(
+    except Protocol:
+        raise BadArgument(
             f"'{name}' has elements of DLPack's type code {tensor.dtype.code} with {tensor.dtype.bits} bits, which are not supported. "
             f"Convert them to one of {', '.join(map(str, ALL))}"
         ) from None
@@ -159,7 +159,7 @@ def _wait_until_computed(given: Any) -> None:
 def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
     capsule_name = _name_of(capsule) if type(capsule).__name__ == "PyCapsule" else None
     if capsule_name not in _KINDS:
-        raise TypeError(
+        raise BadArgument(
             f"'{name}' exported no tensor through DLPack, but {capsule!r}. Submit a NumPy array or a torch.Tensor"
         )
     kind, used = _KINDS[capsule_name]
@@ -176,7 +176,7 @@ def _taken(name: str, capsule: object) -> tuple[_Taken, _Tensor]:
 
 
 def of_cuda_interface(name: str, given: Any, interface: Any) -> Exchanged:
-    """`interface`: the array's CUDA array interface. Errors: TypeError, BadArgument."""
+    """`interface`: the array's CUDA array interface. Errors: BadArgument."""
     try:
         shape, typestr, address = (
             tuple(int(extent) for extent in interface["shape"]),
@@ -185,16 +185,16 @@ def of_cuda_interface(name: str, given: Any, interface: Any) -> Exchanged:
         )
         strides, mask, stream = interface.get("strides"), interface.get("mask"), interface.get("stream")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as problem:
-        raise TypeError(
+        raise BadArgument(
             f"'{name}' has an invalid __cuda_array_interface__: {interface!r}. Submit a torch.Tensor of it"
         ) from problem
     dtype = OF_ARRAY_TYPE.get(typestr)
     if dtype is None:
-        raise TypeError(
+        raise BadArgument(
             f"'{name}' has elements of type '{typestr}', which is not supported. Convert them to one of {', '.join(map(str, ALL))}"
         )
     if mask is not None:
-        raise TypeError(f"'{name}' has a mask. Submit an array without one")
+        raise BadArgument(f"'{name}' has a mask. Submit an array without one")
     if strides is not None:
         size = dtype.bits // 8
         strides = (
@@ -217,7 +217,7 @@ def _handle_of(name: str, stream: object) -> int:
     if stream is None or stream == 1:  # no stream to wait for; the legacy stream
         return LEGACY_STREAM
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 2:
-        raise TypeError(
+        raise BadArgument(
             f"'{name}' has an invalid stream in its interface: {stream!r}. Pass the stream: submit(..., stream=)"
         )
     return stream

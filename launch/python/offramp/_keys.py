@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Collection, Iterator, Sequence
 
+from offramp import _validate
 from offramp._errors import BadArgument
 
 EXAMPLE = "['a', 'b']"
@@ -26,17 +27,25 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
             raise BadArgument(
                 f"the key {repeated!r} names two samples of a batch, whose results would replace each other. Give each sample its own key"
             )
-        return f"{text}\0".encode("utf-8", "surrogateescape")
+        return _encoded(keys, f"{text}\0")
     for key in keys:
         if not isinstance(key, str):
-            raise TypeError(
+            raise BadArgument(
                 f"a key is of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
                 f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]"
             )
-        if "\0" in key:
-            raise BadArgument(f"the key {key!r} contains a NUL character. Remove it")
+        _validate.encodable(f"the key {key!r}", key)
     require_one_key_each(keys, rows)
-    return "".join(f"{key}\0" for key in keys).encode("utf-8", "surrogateescape")
+    return _encoded(keys, "".join(f"{key}\0" for key in keys))
+
+
+def _encoded(keys: Sequence[str], text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        for key in keys:
+            _validate.encodable("a key", key)
+        raise
 
 
 def require_one_key_each(keys: Sequence[str], rows: int) -> None:

@@ -17,11 +17,11 @@ EXAMPLE = "[{'path': 'a.png'}, {'path': 'b.png'}]"
 
 
 def json_of(metadata: Iterable[Mapping[str, object] | None] | None, rows: int) -> list[bytes | None] | None:
-    """The metadata of each sample as JSON for the library; None: it has none. Errors: TypeError and BadArgument."""
+    """The metadata of each sample as JSON for the library; None: it has none. Errors: BadArgument."""
     if metadata is None:
         return None
     if isinstance(metadata, Mapping):
-        raise TypeError(
+        raise BadArgument(
             f"metadata is a single {type(metadata).__qualname__}. Give a list, one per sample, such as {EXAMPLE}"
         )
     each = _validate.one_per_sample("metadata", metadata, EXAMPLE)
@@ -68,7 +68,7 @@ def _encoded(row: int, metadata: object) -> bytes | None:
     if metadata is None:
         return None
     if not isinstance(metadata, Mapping):
-        raise TypeError(
+        raise BadArgument(
             f"the metadata of sample {row} is of type {type(metadata).__qualname__}. Give a dict such as {{'path': 'a.png'}}, or None"
         )
     try:

@@ -42,9 +42,11 @@ class Numbering:
     ) -> Iterator[_Batch]:
         """Yields unfinished batches while `accepts_more()` returns True. Errors: BadArgument."""
         if keys is not None and not callable(keys):
-            raise TypeError(
+            raise BadArgument(
                 f"keys is {keys!r:.80}. Give a function that returns a batch's keys: pending(batches, keys=lambda batch: batch['key'])"
             )
+        if not (hasattr(type(batches), "__iter__") or hasattr(type(batches), "__getitem__")):
+            raise BadArgument(f"batches is {batches!r:.80}. Give an iterable of batches, such as a DataLoader")
         keys = keys or _first_part
         if self._next_pending is None:
             self._next_pending = self._next_item
@@ -145,7 +147,7 @@ class _PendingBatch(NamedTuple):
 def _first_part(batch: object) -> Sequence[str]:
     keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
     if not isinstance(keys, (tuple, list)):
-        raise TypeError(
+        raise BadArgument(
             "pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
             "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len"
         )

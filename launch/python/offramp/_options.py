@@ -32,7 +32,7 @@ _BY_NAME: dict[str, Callable[[str, Any], Any]] = {"slab_bytes": _validate.byte_c
 def library_options(signature: Callable[..., None], given: Mapping[str, Any]) -> dict[str, Any]:
     """
     The keyword arguments that have a field of their name in offramp_egress_options, with `_seconds` for a time. An
-    option is therefore spelled once in the signature and once in the struct. Errors: TypeError, BadArgument.
+    option is therefore spelled once in the signature and once in the struct. Errors: BadArgument.
     """
     options = {}
     for name, parameter in inspect.signature(signature).parameters.items():
@@ -62,7 +62,7 @@ def launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
 
 
 def require_complete(own: Mapping[str, Any]) -> None:
-    processor, settings = own["processor"], own["settings"] or {}
+    processor = own["processor"]
     if processor is None:
         for name in ("output", "consumers", "settings"):
             if own[name] is not None:
@@ -77,12 +77,14 @@ def require_complete(own: Mapping[str, Any]) -> None:
             )
         return
     if not isinstance(processor, str) or not processor:
-        raise TypeError(f"the processor is {processor!r}. Give its name, such as 'npy' or 'post.py:save'")
+        raise BadArgument(f"the processor is {processor!r}. Give its name, such as 'npy' or 'post.py:save'")
+    _validate.encodable("the processor", processor)
     if not own["output"]:
         raise BadArgument(f"processor '{processor}' has no output folder. Give output=FOLDER")
     if own["consumers"] is not None:
         _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
-    flags_of(_validate.mapping("settings", settings, "{'png-level': 3}"))
+    if own["settings"] is not None:
+        flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
     require_files(processor)
 
 
@@ -93,7 +95,7 @@ def facts_of(
     try:
         identity_text = identity if isinstance(identity, str) else json.dumps(identity, sort_keys=True)
     except TypeError as problem:
-        raise TypeError(
+        raise BadArgument(
             f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers"
         ) from None
     options = next(

@@ -14,7 +14,7 @@ import time
 import warnings
 from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
-from offramp import _abi
+from offramp import _abi, _validate
 from offramp._arrays import Outputs
 from offramp._checkpoint import Checkpoint
 from offramp._errors import BadArgument, TensorChanged, Timeout, error_of
@@ -75,8 +75,7 @@ class Run:
         if len(layout) > _abi.MOST_TENSORS or not layout:
             raise BadArgument(f"the run has {len(layout)} tensors. Give 1 to {_abi.MOST_TENSORS}")
         for each in layout:
-            if not isinstance(each.name, str) or "\0" in each.name:
-                raise BadArgument(f"a tensor has the name {each.name!r}. Give a str without a NUL character")
+            _validate.text("a tensor's name", each.name)
         varies = any(each.varies for each in layout)
         # Reused by each submit()
         self._error, self._released, self._addresses = (

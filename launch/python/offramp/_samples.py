@@ -35,10 +35,10 @@ def packed(values: object, lengths: Any) -> Packed:
 
     `values`: an array of shape (sum(lengths), ...). `lengths`: a list, a tuple, a NumPy array or a torch.Tensor on the
     CPU, of one whole number per sample; 0 is allowed. A batch is one copy, however many samples it has. Errors:
-    TypeError and BadArgument.
+    BadArgument.
     """
     if isinstance(values, (list, tuple)):
-        raise TypeError(
+        raise BadArgument(
             f"the values are a {type(values).__name__}. Submit a list of samples without packed(): list(...). Or give one array: torch.cat(values)"
         )
     return Packed(values, _lengths_of(lengths))
@@ -52,7 +52,7 @@ def _lengths_of(given: Any) -> array.array[int]:
         numbers, _ = outcome(lambda: given.tolist() if hasattr(given, "tolist") else given)
         if not isinstance(numbers, (list, tuple)):
             kind = "None" if given is None else f"of type {type(given).__qualname__}"
-            raise TypeError(f"the lengths are {kind}. Give a list of whole numbers, one per sample")
+            raise BadArgument(f"the lengths are {kind}. Give a list of whole numbers, one per sample")
     if not set(map(type, numbers)) <= {int}:
         numbers = [each if type(each) is int else _length_of(sample, each) for sample, each in enumerate(numbers)]
     if numbers and not 0 <= min(numbers) <= max(numbers) < 1 << 63:
@@ -70,7 +70,7 @@ def _length_of(sample: int, given: Any) -> int:
     length, _ = (None, None) if is_bool else outcome(lambda: operator.index(given))
     if length is None:
         shown = f"{given!r:.80} of type {type(given).__qualname__}"
-        raise TypeError(f"the length of sample {sample} is {' '.join(shown.split())}. Give a whole number")
+        raise BadArgument(f"the length of sample {sample} is {' '.join(shown.split())}. Give a whole number")
     return length
 
 
@@ -101,7 +101,7 @@ def _has_no_samples(tensor: Any) -> bool:
 def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
     Validates one tensor of a batch: an array, a list of one array per sample, or packed(). Without a layout, or if the
-    layout is fixed, a list varies in all dimensions, and packed() in the first. Errors: TypeError and BadArgument.
+    layout is fixed, a list varies in all dimensions, and packed() in the first. Errors: BadArgument.
     """
     if isinstance(given, list):
         return _of_list(name, given, copy, layout, stream)
@@ -160,9 +160,10 @@ def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, str
         raise BadArgument(f"'{name}' is an empty list. Give one array per sample")
     try:
         each = _each_of(name, given, stream)
-    except TypeError:
-        _require_no_parts(name, given)
-        raise
+    except BadArgument:
+        if (remedy := _remedy_for_parts(name, given)) is None:
+            raise
+        raise BadArgument(remedy)
     _require_alike(name, each)
     shapes = [sample.shape for sample in each]
     pattern = _pattern_of(shapes, layout)
@@ -201,7 +202,7 @@ def _require_alike(name: str, each: list[Outputs]) -> None:
     first = each[0]
     for index, sample in enumerate(each):
         if sample.dtype != first.dtype:
-            raise TypeError(
+            raise BadArgument(
                 f"'{name}[{index}]' has elements of type {sample.dtype}, '{name}[0]' has {first.dtype}. Convert them to one type"
             )
         if len(sample.shape) != len(first.shape):
@@ -214,17 +215,18 @@ def _require_alike(name: str, each: list[Outputs]) -> None:
             )
 
 
-def _require_no_parts(name: str, given: list[Any]) -> None:
-    """Errors: TypeError for a list of mappings or tuples, such as the results of a detection model."""
+def _remedy_for_parts(name: str, given: list[Any]) -> str | None:
+    """For a list of mappings or tuples, such as the results of a detection model."""
     for index, sample in enumerate(given):
         keys = [key for key, _ in parts_of(sample)]
         if isinstance(sample, Mapping) or any(attribute(part, "shape") is not None for _, part in parts_of(sample)):
             lists = ", ".join(f"'{key}': [each[{key!r}] for each in outputs]" for key in keys[:2])
             more = ", ..." if len(keys) > 2 else ""
-            raise TypeError(
+            return (
                 f"'{name}[{index}]' is of type {type(sample).__qualname__}. Submit a list for each of its tensors"
                 + (f": {{{lists}{more}}}" if keys else "")
             )
+    return None
 
 
 def _pattern_of(shapes: Sequence[Shape], layout: Layout | None) -> Shape:

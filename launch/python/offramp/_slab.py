@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
 from offramp._dtypes import DType, array_type, bfloat16_of_numpy, dtype_of_codes
-from offramp._errors import TurnOver
+from offramp._errors import BadArgument, NoSuchTensor, TurnOver
 from offramp._memory import Mapping as _Mapping
 from offramp._memory import Mappings
 from offramp._order import ROW_MAJOR, strides_of
@@ -173,11 +173,11 @@ class Slab:
     def __getitem__(self, name: str) -> numpy.ndarray | Any:
         """
         Returns a tensor as a read-only array with the producer's type and strides. `shape[0]` counts empty rows too. If
-        samples differ in shape: a tuple of one array per row, also of empty rows. Errors: KeyError for an unknown name;
-        TypeError for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
+        samples differ in shape: a tuple of one array per row, also of empty rows. Errors: NoSuchTensor for an unknown
+        name; BadArgument for bfloat16 without the package ml_dtypes; ModuleNotFoundError without NumPy.
         """
         self._require_turn()
-        if name not in self._arrays:
+        if not isinstance(name, str) or name not in self._arrays:
             self._arrays[name] = self._view_of(self._index_of(name))
         return self._arrays[name]
 
@@ -186,10 +186,11 @@ class Slab:
         Returns a tensor as a torch.Tensor on the CPU over the shared memory, without a copy. Supports bfloat16 and does
         not need NumPy. If samples differ in shape: a tuple of one tensor per row. Do not write to it: PyTorch has no
         read-only tensors, and a write ends the process with SIGSEGV. Clone data that you change or keep. Errors:
-        KeyError for an unknown name; TypeError if this PyTorch lacks the type; ModuleNotFoundError without PyTorch.
+        NoSuchTensor for an unknown name; BadArgument if this PyTorch lacks the type; ModuleNotFoundError without
+        PyTorch.
         """
         self._require_turn()
-        if name not in self._tensors_of_torch:
+        if not isinstance(name, str) or name not in self._tensors_of_torch:
             self._tensors_of_torch[name] = self._torch_view_of(self._index_of(name))
         return self._tensors_of_torch[name]
 
@@ -236,8 +237,8 @@ class Slab:
 
     def _index_of(self, name: str) -> int:
         names = [info.name for info in self.tensors]
-        if name not in names:
-            raise KeyError(f"the slab has no tensor '{name}'. It has {', '.join(names)}")
+        if not isinstance(name, str) or name not in names:
+            raise NoSuchTensor(f"the slab has no tensor '{name}'. It has {', '.join(names)}")
         return names.index(name)
 
     def _view_of(self, index: int) -> Any:
@@ -269,7 +270,7 @@ class Slab:
         info, tensor = self.tensors[index], self._tensor(index)
         dtype = getattr(torch, info.dtype.name, None)
         if dtype is None:
-            raise TypeError(
+            raise BadArgument(
                 f"PyTorch {torch.__version__} has no {info.dtype}. Use slab['{info.name}'], or a newer PyTorch"
             )
         if not info._varies:

@@ -22,17 +22,17 @@ def is_torch(given: object) -> bool:
 
 
 def require_dense(name: str, tensor: Any) -> None:
-    """Errors: TypeError, which names the call to make."""
+    """Errors: BadArgument, which names the call to make."""
     if getattr(tensor, "is_nested", False):
-        raise TypeError(f"'{name}' is a nested tensor. Submit list(tensor.unbind())")
+        raise BadArgument(f"'{name}' is a nested tensor. Submit list(tensor.unbind())")
     if str(tensor.layout) != "torch.strided":
-        raise TypeError(f"'{name}' is sparse. Submit tensor.to_dense()")
+        raise BadArgument(f"'{name}' is sparse. Submit tensor.to_dense()")
     if getattr(tensor, "is_quantized", False):
-        raise TypeError(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
+        raise BadArgument(f"'{name}' is quantised. Submit tensor.dequantize(), or tensor.int_repr()")
     kind = type(tensor)
     if kind not in _plain_tensor_types:
         if hasattr(kind, "full_tensor"):
-            raise TypeError(
+            raise BadArgument(
                 f"'{name}' is spread over several devices. Submit tensor.to_local(), or tensor.full_tensor()"
             )
         _plain_tensor_types.add(kind)
@@ -77,7 +77,7 @@ def handle_of(stream: object) -> int:
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if isinstance(stream, bool) or not isinstance(stream, int) or stream < 0:
-        raise TypeError(
+        raise BadArgument(
             f"a stream of type {type(stream).__qualname__} is not supported. Give a torch.cuda.Stream, or the number of a cudaStream_t"
         )
     return stream

@@ -11,20 +11,21 @@ from typing import Any, Iterable, Mapping, Sequence
 from offramp._errors import BadArgument
 
 
-def whole(name: str, value: Any, most: int, of: str) -> int:
+def whole(name: str, value: Any, most: int, of: str, least: int = 0) -> int:
     """
-    Accepts whole numbers of Python and NumPy. `of`: the accepted values, for messages. Errors: TypeError, BadArgument.
+    Accepts whole numbers of Python and NumPy. `of`: the accepted values, for messages. Errors: BadArgument.
     """
     number = None if isinstance(value, bool) else _whole(value)
+    remedy = of if least else f"{of}, or 0 to choose it automatically"
     if number is None:
-        raise TypeError(f"{name} is {value!r:.80}. Give a whole number: {of}, or 0 to choose it automatically")
-    if not 0 <= number <= most:
-        raise BadArgument(f"{name} is {number}. Give {of}, or 0 to choose it automatically")
+        raise BadArgument(f"{name} is {value!r:.80}. Give a whole number: {remedy}")
+    if not least <= number <= most:
+        raise BadArgument(f"{name} is {number}. Give {remedy}")
     return number
 
 
 def byte_count(name: str, value: Any) -> int:
-    """Accepts a number, or text such as "256MiB". Errors: TypeError, BadArgument."""
+    """Accepts a number, or text such as "256MiB". Errors: BadArgument."""
     if not isinstance(value, str):
         return whole(name, value, (1 << 63) - 1, 'bytes, or text such as "256MiB"')
     if not (parts := re.fullmatch(r"(\d+) ?([KMG])iB", value.strip(), re.ASCII)):
@@ -33,53 +34,83 @@ def byte_count(name: str, value: Any) -> int:
 
 
 def seconds(name: str, value: Any) -> float:
+    return number(name, value, "a number of seconds")
+
+
+def number(name: str, value: Any, of: str = "a number") -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} is {value!r:.80}. Give a number of seconds")
-    return float(value)
+        raise BadArgument(f"{name} is {value!r:.80}. Give {of}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadArgument(f"{name} is too large. Give {of}") from None
 
 
 def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{name} is {value!r:.80}. Give a str, or omit it")
+        raise BadArgument(f"{name} is {value!r:.80}. Give a str, or omit it")
+    return encodable(name, value, "strict")
+
+
+def one_of(name: str, value: Any, *words: str) -> str:
+    if not isinstance(value, str) or value not in words:
+        raise BadArgument(f"{name} is {value!r:.80}. Give {' or '.join(map(repr, words))}")
+    return value
+
+
+def encodable(name: str, value: str, errors: str = "surrogateescape") -> str:
+    """Accepts text that programs and files can have as a name; by default also names of files that are not UTF-8."""
+    if "\0" in value:
+        raise BadArgument(f"{name} contains a NUL character. Remove it")
+    try:
+        value.encode("utf-8", errors)
+    except UnicodeEncodeError:
+        raise BadArgument(f"{name} is {value!r:.80}, which UTF-8 cannot encode. Remove the surrogates") from None
     return value
 
 
 def path(name: str, value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
-        raise TypeError(f"{name} is {value!r:.80}. Give a path: a str or a pathlib.Path")
+        raise BadArgument(f"{name} is {value!r:.80}. Give a path: a str or a pathlib.Path")
     if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(value)):
         raise BadArgument(
             f"{name} is {value!r:.80}, and {scheme[0]} is not supported. Give a local folder: mount it, or upload results in the processor"
         )
-    return os.fspath(value)
+    return encodable(name, os.fspath(value))
 
 
 def yes_or_no(name: str, value: Any) -> bool:
     if value is not True and value is not False:
-        raise TypeError(f"{name} is {value!r:.80}. Give True or False")
+        raise BadArgument(f"{name} is {value!r:.80}. Give True or False")
     return value
 
 
 def mapping(name: str, value: Any, example: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} is of type {type(value).__qualname__}. Give a mapping, such as {example}")
+        raise BadArgument(f"{name} is of type {type(value).__qualname__}. Give a mapping, such as {example}")
+    return value
+
+
+def sequence(name: str, value: Any, example: str) -> Sequence[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise BadArgument(f"{name} is {value!r:.80}. Give a list, such as {example}")
     return value
 
 
 def one_per_sample(name: str, value: Iterable[Any], example: str) -> Sequence[Any]:
-    """A sequence in a fixed order; refuses sets. Errors: TypeError."""
+    """A sequence in a fixed order; refuses sets. Errors: BadArgument."""
     if isinstance(value, (list, tuple)):
         return value
     if isinstance(value, (str, bytes)):
-        raise TypeError(f"{name} is a single str. Give a list, one per sample")
+        raise BadArgument(f"{name} is a single str. Give a list, one per sample")
     if isinstance(value, (set, frozenset)):
-        raise TypeError(
+        raise BadArgument(
             f"{name} is a {type(value).__qualname__}, which is unordered. Give a list, one per sample, in the order of the samples"
         )
     try:
         each = iter(value)
     except TypeError:
-        raise TypeError(f"{name} is {value!r:.80}. Give a list, one per sample, such as {example}") from None
+        raise BadArgument(f"{name} is {value!r:.80}. Give a list, one per sample, such as {example}") from None
     return list(each)
 
 
@@ -89,7 +120,7 @@ def items(value: Iterable[Any]) -> list[int]:
         return list(map(operator.index, each))
     except TypeError:
         wrong = next((item for item in each if _whole(item) is None), None)
-        raise TypeError(f"the item {wrong!r:.80} is not a whole number. Give whole numbers") from None
+        raise BadArgument(f"the item {wrong!r:.80} is not a whole number. Give whole numbers") from None
 
 
 def _whole(value: Any) -> int | None:

@@ -23,7 +23,7 @@ import threading
 import time
 from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
-from offramp import _ray_worker
+from offramp import _ray_worker, _validate
 from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_command
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
@@ -74,16 +74,26 @@ def run(
     Python or PATH. attempts: tries per shard. pause: seconds before the second try, doubled for each further one. say:
     prints progress. Blocks until all shards are done.
 
-    Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid numbers; Error with the code
-    of `job status` if the folder is not a job; SystemFailure if workers die before they start; Ray's own exceptions.
+    Errors: ShardFailed; RunInUse if another driver runs this job; BadArgument for invalid arguments; Error with the
+    code of `job status` if the folder is not a job; SystemFailure if workers die before they start; Ray's own
+    exceptions.
     """
+    further = {} if resources is None else _validate.mapping("resources", resources, "{'fast_disk': 1}")
     needs = {
-        name: float(number)
-        for name, number in {"GPU": num_gpus, "CPU": num_cpus, **(resources or {})}.items()
-        if number
+        name: required
+        for name, given in {"GPU": num_gpus, "CPU": num_cpus, **further}.items()
+        if (required := _validate.number(f"a worker's {_validate.text('a resource', name)}", given))
     }
-    require(job=job, attempts=attempts, pause=pause, workers=workers, needs=needs, flags=flags)
-    folder = pathlib.Path(job).absolute()
+    attempts = _validate.whole("attempts", attempts, sys.maxsize, "1 or more", least=1)
+    workers = _validate.whole("workers", workers, sys.maxsize, "1 or more")
+    pause = _validate.seconds("pause", pause)
+    flags = [_validate.text("a flag", word) for word in _validate.sequence("flags", flags, "['--consumers', '4']")]
+    offramp = None if offramp is None else _validate.path("offramp", offramp)
+    address = None if address is None else _validate.text("address", address)
+    if not callable(say):
+        raise BadArgument(f"say is {say!r:.80}. Give a function of a str, such as print")
+    require(pause, needs, flags)
+    folder = pathlib.Path(_validate.path("job", job)).absolute()
     missing: Sequence[int] = status_of(folder)["missing"]
     if missing:
         with alone(folder), connected(address):
@@ -105,13 +115,9 @@ def require_done(folder: pathlib.Path) -> None:
         )
 
 
-def require(
-    job: object, attempts: int, pause: float, workers: int, needs: Mapping[str, float], flags: Sequence[str]
-) -> None:
-    if attempts < 1 or workers < 0 or pause < 0:
-        raise BadArgument(
-            f"attempts is {attempts}, workers {workers} and pause {pause}. Give at least 1 attempt, and no number below 0"
-        )
+def require(pause: float, needs: Mapping[str, float], flags: Sequence[str]) -> None:
+    if not pause >= 0:
+        raise BadArgument(f"pause is {pause}. Give 0 seconds or more")
     if not needs or min(needs.values()) < 0:
         raise BadArgument(
             f"a worker requests {needs or 'no resources'}, so the number of workers per node is unknown. Give num_gpus or num_cpus"

@@ -20,14 +20,14 @@ import subprocess
 import sys
 from typing import Iterable, Mapping
 
-from offramp import _abi
+from offramp import _abi, _validate
 from offramp._arrays import Outputs
-from offramp._errors import BadArgument, Error, Failed
+from offramp._consumers import flags_of
+from offramp._errors import BadArgument, CannotWrite, Error, Failed
 from offramp._metadata import json_of
 from offramp._keys import EXAMPLE, key_text_of
 from offramp._order import outermost_first, strides_of
 from offramp._samples import samples_of, shapes_of
-from offramp._validate import one_per_sample
 
 __all__ = ["build", "process", "save_slab"]
 
@@ -49,14 +49,18 @@ def save_slab(
 
     `tensors`: by name, on the CPU, as for Egress.submit(): arrays of shape (samples, ...), lists of one array per
     sample, or offramp.packed(). `keys`: one per sample; they name its results. Default: "0", "1", and so on. `name`:
-    the value of slab.name. `metadata`: one per sample, as for Egress.submit(). Errors: TypeError and BadArgument for
+    the value of slab.name. `metadata`: one per sample, as for Egress.submit(). Errors: BadArgument for
     unsupported arguments.
     """
-    given = {each: samples_of(each, tensor, copy=False) for each, tensor in tensors.items()}
+    tensors = _validate.mapping("tensors", tensors, "{'logits': array}")
+    given = {
+        _validate.text("a tensor's name", each): samples_of(each, tensor, copy=False)
+        for each, tensor in tensors.items()
+    }
     if not given:
         raise BadArgument("the slab has no tensors. Give one or more")
     rows = next(iter(given.values())).rows
-    keys = [str(row) for row in range(rows)] if keys is None else one_per_sample("keys", keys, EXAMPLE)
+    keys = [str(row) for row in range(rows)] if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
     for each, outputs in given.items():
         if outputs.rows != rows:
             raise BadArgument(
@@ -65,8 +69,12 @@ def save_slab(
         if outputs.device != "cpu":
             raise BadArgument(f"'{each}' is on the device '{outputs.device}'. Give tensor.cpu()")
     key_text_of(keys, rows, once=True)
-    target = pathlib.Path(path).absolute()
-    target.write_bytes(_payload(given, list(keys), name, json_of(metadata, rows) or [None] * rows))
+    payload = _payload(given, list(keys), _validate.text("name", name), json_of(metadata, rows) or [None] * rows)
+    target = pathlib.Path(_validate.path("path", path)).absolute()
+    try:
+        target.write_bytes(payload)
+    except OSError as problem:
+        raise CannotWrite(f"{target} cannot be written: {problem.strerror}. Give another path") from problem
     return target
 
 
@@ -85,19 +93,20 @@ def process(
     --processor, --processor-option and --consumer-python. Blocks: until the consumer exits. Errors: Failed, with the
     consumer's output, if the processor fails; Error if offramp-consumer is not found.
     """
-    given = ",".join(f"{key}={value}".replace(",", r"\,") for key, value in (options or {}).items())
+    folder = pathlib.Path(_validate.path("output", output))
+    options = {} if options is None else _validate.mapping("options", options, "{'factor': 2}")
     flags = [
-        "--processor",
-        processor,
-        "--consumer-python",
-        python,
-        "--output",
-        os.fspath(output),
-        *(["--processor-option", given] if given else []),
+        f"--processor={_validate.text('processor', processor)}",
+        f"--consumer-python={_validate.path('python', python)}",
+        f"--output={folder}",
+        *flags_of({"processor-option": options} if options else {}),
     ]
-    folder = pathlib.Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
-    for command in (["retry", os.fspath(slab)], ["finish"]):
+    slab = _validate.path("slab", slab)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise CannotWrite(f"{folder} cannot be created: {problem.strerror}. Give another output") from problem
+    for command in (["retry", slab], ["finish"]):
         done = subprocess.run(
             [str(consumer()), *command, *flags], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
         )
@@ -116,7 +125,8 @@ def build(source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> str
     name the compilers. Headers come from the package, else from pkg-config, else from the checkout. Errors: Error, with
     the compiler's output.
     """
-    path, library = pathlib.Path(source), pathlib.Path(folder, pathlib.Path(source).stem + ".so").absolute()
+    path = pathlib.Path(_validate.path("source", source))
+    library = pathlib.Path(_validate.path("folder", folder), path.stem + ".so").absolute()
     compiler, standard = (
         (os.environ.get("CC", "cc"), "-std=c11")
         if path.suffix == ".c"

@@ -93,6 +93,22 @@ DRIVER = """
     offramp.ray.status_of = lambda folder: {"missing": [index for index in range(2) if not (folder / str(index)).exists()]}
     sys.exit(offramp.ray.main(["--num-gpus=0", "--pause=0.1", *sys.argv[1:]]))
 """
+WRONG_ARGUMENTS = """
+    import offramp, offramp.ray
+    for given in (
+        {"job": None}, {"job": 5}, {"job": b"J"}, {"address": 5}, {"num_gpus": "1"}, {"num_gpus": -1}, {"num_cpus": None},
+        {"resources": [1]}, {"resources": {"a": "1"}}, {"resources": {5: 1}}, {"workers": "2"}, {"workers": -1},
+        {"attempts": 0}, {"attempts": 1.5}, {"pause": "1"}, {"pause": -1}, {"flags": "--consumers 4"}, {"flags": [4]},
+        {"flags": None}, {"offramp": 5}, {"say": "x"},
+    ):
+        try:
+            offramp.ray.run(**{"job": "absent", **given})
+        except offramp.BadArgument as problem:
+            assert f"{next(iter(given.values()))!r}" in str(problem) or "Give" in str(problem), problem
+            assert "absent" not in str(problem), (given, problem)
+        else:
+            raise AssertionError(given)
+"""
 DOES = 'touch "$3/$5"'
 
 
@@ -371,7 +387,10 @@ class RayWorker(unittest.TestCase):
             code, output = self.drive(DOES, given)
             self.assertEqual((code, "offramp: job ray: argument" in output), (64, True), output)
 
-    def drive(self, script, *flags, **environment):
+    def test_wrong_arguments_are_refused(self):
+        self.assertEqual((0, ""), self.drive(DOES, driver=WRONG_ARGUMENTS))
+
+    def drive(self, script, *flags, driver=DRIVER, **environment):
         """(exit code, output) of a driver of two shards with this script as their command."""
         (self.folder / "made").mkdir(exist_ok=True)
         (self.folder / "made" / "ray.py").write_text(textwrap.dedent(RAY))
@@ -379,7 +398,7 @@ class RayWorker(unittest.TestCase):
             [
                 sys.executable,
                 "-c",
-                textwrap.dedent(DRIVER),
+                textwrap.dedent(driver),
                 "--job",
                 self.folder,
                 "--offramp",
