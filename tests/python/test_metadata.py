@@ -167,6 +167,20 @@ class Metadata(Egresses):
         with self.assertRaisesRegex(offramp.Failed, "'samples' is invalid"):
             offramp.testing.process(slab, f"{self.post}:save", self.output)
 
+    def test_only_the_encoder_walks_a_list_of_numbers(self):
+        import numpy
+
+        walks = []
+
+        class Numbers(list):
+            def __iter__(self):
+                walks.append(len(self))
+                return super().__iter__()
+
+        metadata = [{"path": "a.png", "values": Numbers([1, 2])}]
+        offramp.testing.save_slab(self.folder / "slab", {"a": numpy.zeros((1, 1))}, metadata=metadata)
+        self.assertEqual(1, len(walks))
+
     def test_wrong_metadata_is_refused_and_the_run_goes_on(self):
         import numpy
 
@@ -199,6 +213,7 @@ class Metadata(Egresses):
                 "sample 0 has the keys 1 and '1', which are the same text in JSON",
             ),
             ([{}, {"a": [{"b": {"null": 2, None: 3}}]}], offramp.BadArgument, "sample 1 has the keys 'null' and None"),
+            ([{"a": [0, {"1": 2, 1: 3}]}, {}], offramp.BadArgument, "sample 0 has the keys '1' and 1"),
             ([{}, loop], offramp.BadArgument, "sample 1 cannot be stored as JSON"),
             ([{(1, 2): 3}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),
             ([{"a": "\ud800"}, {}], offramp.BadArgument, "sample 0 cannot be stored as JSON"),

@@ -13,6 +13,7 @@ from offramp._torch import is_torch
 
 MOST_BYTES = 1 << 14  # kMaxMetadataBytes
 _LEAST_BYTES = 1024
+_WITHOUT_PARTS = {str, int, float, bool, type(None)}
 EXAMPLE = "[{'path': 'a.png'}, {'path': 'b.png'}]"
 
 
@@ -35,8 +36,19 @@ def limit_for(texts: list[bytes | None]) -> int:
     return min(max(_LEAST_BYTES, 2 * max(len(text or b"") for text in texts)), MOST_BYTES)
 
 
-def _json_of(value: object) -> str:
-    return json.dumps(value, default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+def _plain(value: Any) -> Any:
+    """Arrays on the CPU and NumPy's numbers become lists and numbers, paths become texts."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if is_torch(value) and value.device.type != "cpu" or attribute(value, "__cuda_array_interface__") is not None:
+        raise TypeError("a tensor is not on the CPU: pass tensor.tolist()")
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a value is of type {type(value).__qualname__}")
+
+
+# Made once: json.dumps() makes an encoder in every call.
+_json_of = json.JSONEncoder(default=_plain, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _culprit_in(metadata: Mapping[Any, object]) -> str:
@@ -49,9 +61,19 @@ def _culprit_in(metadata: Mapping[Any, object]) -> str:
     return ""
 
 
+def _may_have_same_keys(metadata: Mapping[Any, object], text: str) -> bool:
+    """
+    Whether it has a key of another type than str, or a nested dict: only then its entries are walked again. A brace in
+    a text counts as a dict.
+    """
+    return text.find("{", 1) >= 0 or not set(map(type, metadata)) <= {str}
+
+
 def _same_keys_in(value: object) -> tuple[object, object] | None:
     """Two keys of one dict, also of a nested one, that JSON writes as the same text, such as 1 and "1"."""
     if isinstance(value, (list, tuple)):
+        if set(map(type, value)) <= _WITHOUT_PARTS:
+            return None
         return next((found for each in value if (found := _same_keys_in(each))), None)
     if not isinstance(value, Mapping):
         return None
@@ -72,7 +94,8 @@ def _encoded(row: int, metadata: object) -> bytes | None:
             f"the metadata of sample {row} is of type {type(metadata).__qualname__}. Give a dict such as {{'path': 'a.png'}}, or None"
         )
     try:
-        text, same = _json_of(dict(metadata)).encode(), _same_keys_in(metadata)
+        text = _json_of(dict(metadata))
+        encoded, same = text.encode(), _same_keys_in(metadata) if _may_have_same_keys(metadata, text) else None
     except (TypeError, ValueError, RuntimeError) as problem:  # NaN, a cycle, half a surrogate pair, a sparse tensor
         raise BadArgument(
             f"the metadata of sample {row} cannot be stored as JSON: {_culprit_in(metadata)}{problem}. Give texts, finite numbers, lists and dicts of them"
@@ -81,19 +104,8 @@ def _encoded(row: int, metadata: object) -> bytes | None:
         raise BadArgument(
             f"the metadata of sample {row} has the keys {same[0]!r} and {same[1]!r}, which are the same text in JSON. Rename one of them"
         )
-    if len(text) > MOST_BYTES:
+    if len(encoded) > MOST_BYTES:
         raise BadArgument(
-            f"the metadata of sample {row} has {len(text)} bytes as JSON. Give at most {MOST_BYTES}; submit larger data as a tensor"
+            f"the metadata of sample {row} has {len(encoded)} bytes as JSON. Give at most {MOST_BYTES}; submit larger data as a tensor"
         )
-    return text if metadata else None
-
-
-def _plain(value: Any) -> Any:
-    """Arrays on the CPU and NumPy's numbers become lists and numbers, paths become texts."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if is_torch(value) and value.device.type != "cpu" or attribute(value, "__cuda_array_interface__") is not None:
-        raise TypeError("a tensor is not on the CPU: pass tensor.tolist()")
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"a value is of type {type(value).__qualname__}")
+    return encoded if metadata else None
