@@ -93,6 +93,7 @@ class OwnConsumers(Loops):
         self.post.write_text("import offramp\ndef save(slab):\n    raise ValueError('no disk of mine')\n")
         printed = self.work.run(batches=200, code=1)
         self.assertRegex(printed.splitlines()[-1], r"^offramp\._errors\.ConsumersFailed: .*no disk of mine")
+        self.assertEqual(1, printed.splitlines()[-1].count("/logs"), printed)
         self.assertEqual([], processes_of(self.folder))
 
     def test_a_result_that_would_replace_another_of_its_sample_is_reported(self):

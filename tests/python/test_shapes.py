@@ -357,6 +357,7 @@ class Batches(Shapes):
                 text = r"'output\[\d\]' is of type \w+. Submit a list for each of its tensors: \{"
                 with self.assertRaisesRegex(offramp.BadArgument, text) as refused:
                     egress.submit(given)
+                self.assertTrue(refused.exception.__suppress_context__, "one traceback")
                 if isinstance(given[0], (dict, tuple)):
                     lists = eval(str(refused.exception).partition("tensors: ")[2], {"outputs": given})
                     egress.submit(lists)

@@ -159,7 +159,9 @@ class ConsumerGroup:
             )
         elif code == 0:
             message = "the consumers ended before the run"
-        return ConsumersFailed(f"{in_python(message)} (logs: {self._run_dir}/logs)", code if code >= 0 else 128 - code)
+        logs = f"{self._run_dir}/logs"
+        message = in_python(message) + ("" if logs in message else f" (logs: {logs})")
+        return ConsumersFailed(message, code if code >= 0 else 128 - code)
 
 
 def launcher_command(command: str) -> list[str]:

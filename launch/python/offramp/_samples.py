@@ -163,7 +163,7 @@ def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, str
     except BadArgument:
         if (remedy := _remedy_for_parts(name, given)) is None:
             raise
-        raise BadArgument(remedy)
+        raise BadArgument(remedy) from None
     _require_alike(name, each)
     shapes = [sample.shape for sample in each]
     pattern = _pattern_of(shapes, layout)
