@@ -422,6 +422,40 @@ def save(slab):
             pass  # submits nothing
         self.assertEqual([], processes_of(self.folder))
 
+    def test_after_an_exception_finished_results_stay_and_the_rest_can_be_done(self):
+        import numpy
+
+        values = numpy.arange(6, dtype="float32").reshape(2, 3)
+        batches = [([f"{number}-a", f"{number}-b"], values) for number in range(20)]
+
+        def loop(name, drains=False, **options):
+            output = self.folder / name
+            with offramp.Egress(output=output, processor="npy", consumers=1, **options) as egress:
+                try:
+                    for number, (keys, values) in enumerate(egress.pending(batches)):
+                        egress.submit({"wrong" if number == 10 and not options else "values": values}, keys)
+                        wait_for(lambda: number or egress.stats().samples_completed == 2, "the first batch's results")
+                except offramp.BadArgument:
+                    if drains:
+                        egress.drain()
+                    raise
+            return results_in(output)
+
+        def results_in(output):
+            return {path.name for path in output.glob("*.npy")}
+
+        every = {f"{key}.values.npy" for keys, _ in batches for key in keys}
+        accepted = {f"{key}.values.npy" for keys, _ in batches[:10] for key in keys}
+        with self.assertRaisesRegex(offramp.BadArgument, "lacks the tensor 'values'"):
+            loop("abandoned")
+        kept = results_in(self.folder / "abandoned")
+        self.assertTrue({"0-a.values.npy", "0-b.values.npy"} <= kept <= accepted, kept)
+        self.assertEqual(every, loop("abandoned", resume=True))
+        with self.assertRaisesRegex(offramp.BadArgument, "lacks the tensor 'values'"):
+            loop("drained", drains=True)
+        self.assertEqual(accepted, results_in(self.folder / "drained"))
+        self.assertEqual(every, loop("drained", resume=True))
+
     def test_an_early_close_waits_for_the_consumers_program(self):
         """The command asks it for the settings before it starts consumers."""
         programs, asked = self.folder / "programs", self.folder / "asked"
