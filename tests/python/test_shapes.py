@@ -174,6 +174,28 @@ class Batches(Shapes):
                 self.assertEqual({name: described(batch[name][row]) for name in declared}, seen[str(2 * number + row)])
         self.assertEqual([[3, 3, 6], [0, 3, 6]], [seen[key]["grid"][0] for key in ("8", "9")])
 
+    def test_lists_of_single_numbers_are_one_tensor(self):
+        import numpy
+
+        lists = [[numpy.array(1.5, "f4"), numpy.float32(2)], [Exported(numpy.array(3, "f4")), numpy.array(4, "f4")]]
+        if TORCH:
+            import torch
+
+            lists.append([torch.tensor(5.0), torch.tensor(6.0, requires_grad=True)])
+        first = numpy.float32([[0], [7]])
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            for copy in (False, True):
+                for number, scores in enumerate(lists):
+                    keys = [f"{number} {row} {copy}" for row in range(2)]
+                    egress.submit({"h": [first, first[:1]], "score": scores}, keys, copy=copy)
+        seen = self.seen_by(reader)
+        for number, scores in enumerate(lists):
+            for row, score in enumerate(scores):
+                expected = described(numpy.float32(getattr(score, "exports", score).item()))
+                for copy in (False, True):
+                    self.assertEqual(expected, seen[f"{number} {row} {copy}"]["score"])
+
     def test_a_batch_without_samples_is_ignored(self):
         import numpy
 
@@ -194,7 +216,11 @@ class Batches(Shapes):
             ([good, good.astype("int8")], r"'h\[1\]' has elements of type int8, 'h\[0\]' has float32"),
             ([good, good[0]], r"'h\[1\]' has the shape \(3,\), 'h\[0\]' has \(4, 3\). Give all samples 2 dimensions"),
             ([good, Interfaced()], r"'h\[1\]' is on the device 'cuda:1', 'h\[0\]' on 'cpu'"),
-            ([good, numpy.float32(3)], r"'h\[1\]' has no dimensions. Give each sample at least one: sample.reshape"),
+            (
+                [good, numpy.float32(3)],
+                r"'h\[1\]' has the shape \(\), 'h\[0\]' has \(4, 3\). Give all samples 2 dimensions",
+            ),
+            ([numpy.float32(3)], r"'h' has the shape \(1,\); the run was opened for \(4, None, 3\)"),
             ([good, 3], r"'h\[1\]' is of type builtins.int. Submit a NumPy array"),
             ([good, None], r"'h\[1\]' is of type builtins.NoneType"),
             ([[1.0, 2.0]], r"'h\[0\]' is of type builtins.list"),
@@ -577,7 +603,7 @@ class OfTorch(Shapes):
             (freed, r"the memory of 'h\[1\]' was freed"),
             (good.double(), "float64"),
             (good.to_sparse(), "sparse"),
-            (torch.tensor(1.0), "no dimensions"),
+            (torch.tensor(1.0), r"'h\[1\]' has the shape \(\)"),
             (torch.nested.nested_tensor([torch.zeros(6)] * 4), "nested"),
             (good.to("meta"), "meta"),
         ):

@@ -304,11 +304,9 @@ def _dtype(name: str, given: Any) -> DType:
 
 def _require_rows(name: str, shape: tuple[int, ...], layout: Layout | None) -> None:
     """With a layout whose samples differ, each may be empty; if it has no dimension 0, `shape` is of one sample."""
-    if len(shape) == 0:
+    if len(shape) == 0 and (layout is None or layout.shape[0] is not None):
         raise BadArgument(
-            f"'{name}' has no dimensions. Give each sample at least one: sample.reshape(1)"
-            if layout is not None and layout.shape[0] is None
-            else f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
+            f"'{name}' has no dimensions. Dimension 0 counts the batch's samples: submit a tensor of shape (1,)"
         )
     never_empty = shape if layout is None or not layout.varies else () if layout.shape[0] is None else shape[:1]
     if 0 in never_empty:

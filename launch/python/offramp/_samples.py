@@ -118,6 +118,10 @@ def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
 
 def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stream: object) -> Outputs:
     outputs = outputs_of(name, given.values, copy, _SAMPLE, stream)
+    if not outputs.shape:
+        raise BadArgument(
+            f"the values of '{name}' have no dimensions. Give each sample at least one: values.reshape(1)"
+        )
     total, lengths, rest = sum(given.lengths), given.lengths, outputs.shape[1:]
     if total != outputs.shape[0]:
         raise BadArgument(
@@ -165,6 +169,10 @@ def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, str
             raise
         raise BadArgument(remedy) from None
     _require_alike(name, each)
+    if not each[0].shape:  # single numbers: together an array of one shape
+        if (one := concatenated(each)) is None:
+            raise BadArgument(f"the samples of '{name}' have no dimensions. Submit one array of shape ({len(each)},)")
+        return one._replace(shape=(len(each),))
     shapes = [sample.shape for sample in each]
     pattern = _pattern_of(shapes, layout)
     if copy:
@@ -189,7 +197,7 @@ def _each_of(name: str, given: list[Any], stream: object) -> list[Outputs]:
     kind = Kind(given[0]) if is_torch(given[0]) else None
     for index in range(1, len(given)):
         sample, own_name = given[index], f"{name}[{index}]"
-        if kind is not None and kind.matches(sample) and sample.is_contiguous() and sample.dim() > 0:
+        if kind is not None and kind.matches(sample) and sample.is_contiguous():
             address, shape = sample.data_ptr(), tuple(sample.shape)
             memory = None if 0 in shape else Memory(own_name, sample, address, first.dtype.bits // 8)
             each.append(Outputs(sample, address, first.dtype, shape, first.device, ROW_MAJOR, None, memory))
