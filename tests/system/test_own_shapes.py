@@ -60,6 +60,19 @@ class Found(torch.nn.Module):
 
     def forward(self, x):
         return {"rows": x.expand(-1, int(x[:, 0, 0].max() * 4), -1), "mean": x.mean(1)}
+
+
+class Layered(torch.nn.Module):
+    '''Too deep for volumes with a side below 5.'''
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Conv3d(1, 2, 5)
+
+    def forward(self, x):
+        if bool((x < 0).any()):
+            raise ValueError("a negative number")
+        return self.layer(x)
 """
 
 
@@ -78,6 +91,7 @@ class OwnShapes(TextRuns, unittest.TestCase):
         cls.model = cls.saved(networks.Volumes(), "volumes.pt", 'input-shape = "1x?x?x?"\n')
         cls.of_pictures = cls.saved(networks.Pictures(), "pictures.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
         cls.wide = cls.saved(networks.Wide(), "wide.pt", 'input-shape = "1x?x?x?"\n')
+        cls.layered = cls.saved(networks.Layered(), "layered.pt", 'input-shape = "1x?x?x?"\n')
         random = numpy.random.default_rng(7)
         cls.volumes.mkdir()
         cls.pictures.mkdir()
@@ -213,6 +227,59 @@ class OwnShapes(TextRuns, unittest.TestCase):
         ):
             for word in words:
                 self.assertIn(word, world.logs())
+
+    def of_layered(self, volumes, *flags):
+        return "npy", volumes, "--model", str(self.layered), *flags
+
+    def outputs_of_layered(self, arrays):
+        import torch
+
+        network = torch.jit.load(str(self.layered))
+        with torch.no_grad():
+            return {name: {"output": network(torch.from_numpy(array)[None])[0].numpy()} for name, array in arrays}
+
+    def test_items_that_the_model_refuses_are_skipped_by_name(self):
+        given = [(path.stem, numpy.load(path)) for path in sorted(self.volumes.glob("*.npy"))]
+        wanted = self.outputs_of_layered((name, array) for name, array in given if min(array.shape[1:]) >= 5)
+        refused = {f"{name}.npy" for name, array in given if min(array.shape[1:]) < 5}
+        words = self.of_layered(self.volumes, "--max-errors", "100%")
+        whole = self.ended(*words)
+        self.assertAre(wanted, whole.output)
+        self.assertTrue(whole.summary()["conserved"])
+        self.assertEqual(whole.summary()["samples"]["skipped"], len(refused))
+        self.assertEqual({os.path.basename(each["origin"]) for each in whole.summary()["skipped"]}, refused)
+        for skipped in whole.summary()["skipped"]:
+            self.assertRegex(skipped["reason"], r"the model failed on .*, 1, 12, 4, 16\]: .*Kernel size")
+        again = self.resumed(*words, "--samples-per-slab", "4")
+        self.assertEqual(self.bytes_of(again.output), self.bytes_of(whole.output))
+        self.assertTrue(again.summary()["conserved"])
+        world = self.world(*self.of_layered(self.volumes, "--max-errors", "3", "--batch", "1"))
+        self.assertEqual(world.start().wait(), 65, world.logs())
+        for word in ("4 of 61 items had to be skipped, and --max-errors 3 allows 3", "06.npy: the model failed on"):
+            self.assertIn(word, world.logs())
+        self.assertGreater(world.summary()["samples"]["released"], 0)
+        self.assertEqual(world.start("--resume", "--max-errors", "100%").wait(), 0, world.logs())
+        self.assertAre(wanted, world.output)
+
+    def test_a_refused_item_takes_its_batch_along_until_it_is_alone(self):
+        volumes = self.folder / "negative"
+        volumes.mkdir()
+        arrays = {str(item): numpy.full((1, 5, 6, 7), item, numpy.float32) for item in range(6)}
+        arrays["4"][0, 0, 0, 0] = -1
+        for name, array in arrays.items():
+            numpy.save(volumes / f"{name}.npy", array)
+        world = self.world(*self.of_layered(volumes, "--max-errors", "3"))
+        self.assertEqual(world.start("--batch", "3").wait(), 0, world.logs())
+        self.assertEqual(world.summary()["samples"]["skipped"], 3)
+        self.assertIn("a negative number", world.summary()["skipped"][0]["reason"])
+        self.assertEqual(world.start("--resume", "--batch", "1").wait(), 0, world.logs())
+        self.assertEqual([os.path.basename(each["origin"]) for each in world.summary()["skipped"]], ["4.npy"])
+        self.assertAre(self.outputs_of_layered(item for item in arrays.items() if item[0] != "4"), world.output)
+        for name in arrays:
+            numpy.save(volumes / f"{name}.npy", numpy.zeros((1, 3, 3, 3), "f4"))
+        world = self.world(*self.of_layered(volumes))
+        self.assertEqual(world.start().wait(), 65, world.logs())
+        self.assertIn("failed in its own code on input float32 [1, 1, 3, 3, 3] (0.npy): ", world.logs())
 
     def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
         empty, broken = self.folder / "empty", self.folder / "broken"

@@ -108,14 +108,20 @@ bool Inference::run(Prefetcher& input, RunOutputs& outputs, std::uint64_t batche
         if (const auto number = input.upcoming()) step.emplace(TraceName::Batch, *number);
         auto batch = get_batch(input);
         if (!batch) break;
+        std::optional<OutputBatch> output;
         if (!batch->left_out()) {
             --batches;
-            if (!submit(compute_batch(std::move(*batch)), outputs)) return false;
-        } else if (unread_ == Unread::EmitEmpty) {
-            if (!submit(describe(*batch), outputs)) return false;
-        } else {
-            skipped_before_ += skipped_in(*batch);
+            try {
+                output = compute_batch(*batch);
+            } catch (const RefusedInput& refused) {
+                input.refuse(*batch, refused.reason());
+            }
         }
+        if (!output && unread_ == Unread::EmitEmpty) output = describe(*batch);
+        if (!output)
+            skipped_before_ += skipped_in(*batch);
+        else if (!submit(std::move(*output), outputs))
+            return false;
     }
     clock_.settle();
     return batches == 0;
@@ -140,21 +146,29 @@ OutputBatch Inference::describe(const InputBatch& input) {
             .review = review_};
 }
 
-OutputBatch Inference::compute_batch(InputBatch input) {
+std::vector<DeviceTensor> Inference::run_model(const InputBatch& batch) {
+    model_.begin_batch(batch.number());
+    if (batch.groups() != nullptr) return model_.run_by_length(batch.data(), *batch.groups());
+    if (batch.own_shape() != nullptr) return model_.run_in_shape(batch.data(), *batch.own_shape());
+    return model_.run(batch.data());
+}
+
+OutputBatch Inference::compute_batch(InputBatch& input) {
     const TraceRange range(TraceName::Compute, input.number());
     input.wait_ready(compute_);
     // On the CPU a model computes on this thread, not on a stream.
     if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
-    OutputBatch output = describe(input);
     clock_.begin(compute_, input.number());
-    model_.begin_batch(input.number());
-    const LengthGroups* const groups = input.groups();
-    output.tensors =
-        transformer_.apply(compute_,
-                           groups != nullptr              ? model_.run_by_length(input.data(), *groups)
-                           : input.own_shape() != nullptr ? model_.run_in_shape(input.data(), *input.own_shape())
-                                                          : model_.run(input.data()),
-                           output.outliers);
+    std::vector<DeviceTensor> native;
+    try {
+        native = run_model(input);
+    } catch (const RefusedInput&) {
+        clock_.end(compute_);
+        input.release_after(compute_);  // a part of the model's work may have been submitted
+        throw;
+    }
+    OutputBatch output = describe(input);
+    output.tensors = transformer_.apply(compute_, std::move(native), output.outliers);
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);

@@ -104,8 +104,9 @@ class Inference {
     Inference(Device& device, Model& model, OutputTransformer& transformer, Stream& compute, DeviceTimeline& timeline,
               const SlabLayout& layout, Pace pace, Unread unread = Unread::Skip, RowReview* review = nullptr);
 
-    // Runs at most `batches` batches, excluding those without readable items. False when the input has ended, or the
-    // egress takes no more. Their device time is known on return.
+    // Runs at most `batches` batches, excluding those without readable items. The items of a batch that the model
+    // refuses are skipped. False when the input has ended, or the egress takes no more. Their device time is known on
+    // return.
     bool run(Prefetcher& input, RunOutputs& outputs, std::uint64_t batches = kAllBatches);
     static constexpr std::uint64_t kAllBatches = ~std::uint64_t{0};
 
@@ -115,7 +116,8 @@ class Inference {
   private:
     std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch describe(const InputBatch& input);
-    OutputBatch compute_batch(InputBatch input);
+    std::vector<DeviceTensor> run_model(const InputBatch& batch);
+    OutputBatch compute_batch(InputBatch& input);
     bool submit(OutputBatch output, RunOutputs& outputs);
 
     Device& device_;

@@ -94,6 +94,15 @@ InputBatch InputBatch::left_out(std::uint64_t number, std::vector<RowInfo> rows)
     return batch;
 }
 
+void InputBatch::leave_out(const std::string& reason) {
+    for (RowInfo& row : rows_) {
+        if (row.empty) continue;
+        row.empty = true;
+        row.reason = reason;
+    }
+    left_out_ = true;
+}
+
 InputBatch::InputBatch(InputBatch&& other) noexcept
     : number_(other.number_),
       rows_(std::move(other.rows_)),

@@ -81,6 +81,8 @@ class InputBatch {
     std::span<const RowInfo> rows() const { return rows_; }  // the last batch may have fewer rows
     // True if it has no readable items: it has no input and needs no computation.
     bool left_out() const { return left_out_; }
+    // Makes it such a batch: the model refused its items.
+    void leave_out(const std::string& reason);
 
     // The model's input, with all rows of a full batch; rows beyond rows() are zero before normalisation. Null: the
     // model takes no input, or the buffer was released.

@@ -156,6 +156,17 @@ bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
     return budget_.exceeded_by(failed) || budget_.all_failed(failed);
 }
 
+void Prefetcher::refuse(InputBatch& batch, const std::string& reason) {
+    bool too_many = false;
+    for (const RowInfo& row : batch.rows()) {
+        if (row.empty) continue;
+        too_many = skip(row.item, reason) || too_many;
+        ++items_skipped_;
+    }
+    batch.leave_out(reason);
+    if (too_many) throw budget_.failure(found_.total(), found_.list());
+}
+
 void Prefetcher::end_for_skipped() { fail(std::make_exception_ptr(budget_.failure(found_.total(), found_.list()))); }
 
 void Prefetcher::require_good() {

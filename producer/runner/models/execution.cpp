@@ -112,6 +112,12 @@ bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
 }
 #endif
 
+// Whether CUDA or one of its libraries reports the error: it may be about earlier work.
+bool is_of_device(const std::string& text) {
+    static constexpr const char* kReports[] = {"CUDA error", "CUDA driver error", "_STATUS_", "cuFFT error"};
+    return std::ranges::any_of(kReports, [&](const char* report) { return text.find(report) != std::string::npos; });
+}
+
 // Extracts the amount from LibTorch's "CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has ...", or returns
 // nothing.
 std::string amount_asked_for(const std::string& text) {
@@ -233,12 +239,14 @@ void Execution::fail(const std::string& what, const std::string& whole_text) con
     if (whole_text.find("can't allocate memory") != std::string::npos)
         throw Error(ErrorKind::System, what + " does not fit in this machine's memory: " + text,
                     "Use a smaller --batch or --image-size");
+    const std::string found = (fed_.empty() ? "" : " on " + fed_) + ": " + text;
+    const std::string in_torch = what + " failed in LibTorch " TORCH_VERSION + found;
+    if (on_cuda() && is_of_device(whole_text)) throw Error(ErrorKind::Internal, in_torch);
+    const std::string reason = "the model failed" + found;
     if (whole_text.find(kOfTorchScript) != std::string::npos)
-        throw Error(ErrorKind::BadInput,
-                    what + " failed in its own code" + (fed_.empty() ? "" : " on " + fed_) + ": " + text,
-                    fix_ + "; or fix the model");
-    throw Error(ErrorKind::Internal,
-                what + " failed in LibTorch " TORCH_VERSION + (fed_.empty() ? "" : " on " + fed_) + ": " + text);
+        throw RefusedInput(ErrorKind::BadInput, what + " failed in its own code" + found, fix_ + "; or fix the model",
+                           reason);
+    throw RefusedInput(ErrorKind::Internal, in_torch, {}, reason);
 }
 
 }  // namespace offramp

@@ -168,21 +168,38 @@ class FileModel final : public Model {
         return TensorSpec::contiguous(output.name, output.dtype, shape);
     }
 
-    // Computes samples of the least and the greatest extents: the outputs vary where their extents differ.
+    // Computes samples of the least and the greatest extents: the outputs vary where their extents differ. Others take
+    // the places of refused ones, whose items are skipped later.
     void learn_outputs() {
-        for (const std::vector<std::int64_t>& shape : execution_.options().shapes) {
-            const TensorSpec sample = in_shape(input_.tensor, 1, shape);
-            state_sample(sample);
-            const bool is_first = outputs_.empty();
-            std::vector<FileNetwork::Output> made = network_->run(inputs_of(dry_batch(sample)));
-            if (is_first) {
-                state_outputs(made);
-                for (TensorSpec& output : outputs_) output = row_major(output);
-                continue;
+        std::set<SampleShape> learned, refused;
+        std::size_t before = 0;
+        do {
+            before = refused.size();
+            for (const auto& [shape, item] : execution_.options().shapes(refused)) {
+                if (learned.contains(shape)) continue;
+                try {
+                    execution_.in([&] { learn_from(shape, item); });
+                    learned.insert(shape);
+                } catch (const RefusedInput&) {
+                    refused.insert(shape);
+                    if (execution_.options().shapes(refused).empty()) throw;
+                }
             }
-            if (made.size() != network_outputs_) refuse_number(made.size());
-            for (std::size_t i = 0; i < outputs_.size(); ++i) note_extents(i, made[chosen_[i]].tensor);
+        } while (refused.size() != before);
+    }
+
+    void learn_from(const SampleShape& shape, const std::string& item) {
+        const TensorSpec sample = in_shape(input_.tensor, 1, shape);
+        state_sample(sample, " (" + item + ")");
+        const bool is_first = outputs_.empty();
+        std::vector<FileNetwork::Output> made = network_->run(inputs_of(dry_batch(sample)));
+        if (is_first) {
+            state_outputs(made);
+            for (TensorSpec& output : outputs_) output = row_major(output);
+            return;
         }
+        if (made.size() != network_outputs_) refuse_number(made.size());
+        for (std::size_t i = 0; i < outputs_.size(); ++i) note_extents(i, made[chosen_[i]].tensor);
     }
 
     static TensorSpec row_major(const TensorSpec& spec) {
@@ -351,7 +368,7 @@ class FileModel final : public Model {
             input.tensor = TensorSpec::contiguous(metadata().takes_tokens() ? "tokens" : "input", dtype, shape);
             return input.tensor.varies() ? varying(input) : input;
         }
-        if (!options.shapes.empty()) {
+        if (options.shapes) {
             shape.insert(shape.end(), {3, kVarying, kVarying});
             input.tensor = TensorSpec::contiguous("image", dtype, shape);
             order_colours(input);
@@ -375,7 +392,7 @@ class FileModel final : public Model {
 
     ModelInput varying(ModelInput input) const {
         const ModelOptions& options = execution_.options();
-        if (options.shapes.empty())
+        if (!options.shapes)
             throw ConfigError("the model takes samples that differ in shape, " + input.tensor.describe() +
                                   ", and this input gives none",
                               "Give --input FOLDER, which has a .npy file for each sample", ErrorKind::Usage);
@@ -437,8 +454,8 @@ class FileModel final : public Model {
         return spec.describe() + (pictures ? ", pictures by " : ", by ") + by;
     }
 
-    void state_sample(const TensorSpec& sample) {
-        execution_.state_input(sample.describe(), "Leave items of this shape out, or use a model that takes them");
+    void state_sample(const TensorSpec& sample, const std::string& of = {}) {
+        execution_.state_input(sample.describe() + of, "Leave items of this shape out, or use a model that takes them");
     }
 
     std::string fix_for_input() const {

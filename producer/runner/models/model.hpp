@@ -2,10 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -40,6 +43,25 @@ struct ModelInput {
     bool needs_all_rows = false;
 };
 
+// The model's own code failed on a batch, and the device still works: the batch's items are skipped. reason() is about
+// the input alone, without a hint.
+class RefusedInput : public Error {
+  public:
+    RefusedInput(ErrorKind kind, const std::string& problem, const std::string& hint, std::string reason)
+        : Error(kind, problem, hint), reason_(std::move(reason)) {}
+
+    const std::string& reason() const noexcept { return reason_; }
+
+  private:
+    std::string reason_;
+};
+
+using SampleShape = std::vector<std::int64_t>;
+// The shapes that together have the least and the greatest extents of an input's samples except `refused` ones, the
+// largest first, each with the name of a sample.
+using ExtremeShapes =
+    std::function<std::vector<std::pair<SampleShape, std::string>>(const std::set<SampleShape>& refused)>;
+
 // Options for a model.
 struct ModelOptions {
     std::string name;     // a name in the models' table, or the path of a model file
@@ -59,12 +81,13 @@ struct ModelOptions {
     std::vector<std::string> output_tensors;  // of a model's file, the outputs to return; empty: all
     std::string copy_outputs;  // `copy`: fp16 shapes of one sample's outputs (OutputShapes); empty: plain bytes
     ModelMetadata metadata;    // for a model's file
-    // Of a model's file, for input that varies: shapes of samples, the largest first, by which outputs are learned.
-    std::vector<std::vector<std::int64_t>> shapes;
+    // Of a model's file, for input that varies: outputs are learned by them. Called only while the model is made.
+    ExtremeShapes shapes;
 };
 
 // One loaded model. Thread: one at a time (the inference thread). Blocks: run() does not wait for the device.
-// Errors: ConfigError (weights: which tensor, wanted and found shape), CudaError's kinds through Error.
+// Errors: ConfigError (weights: which tensor, wanted and found shape), CudaError's kinds through Error; run(): also
+// RefusedInput.
 class Model {
   public:
     virtual ~Model() = default;

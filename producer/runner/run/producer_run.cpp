@@ -73,7 +73,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
         require_listed_rows(listed_rows, *opened.pictures);
     opened.shapes = own_shapes(config_, opened, *device_, still_wanted);
-    model_ = open_model(config_, traits, *device_, *compute_, opened.shapes.get());
+    model_ = open_model(config_, traits, *device_, *compute_, opened);
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
     const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;

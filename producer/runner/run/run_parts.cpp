@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -132,6 +133,12 @@ std::string_view whole_of(std::string_view processor) {
     return known == nullptr ? std::string_view() : known->whole;
 }
 
+// The file of the first item of a shape.
+std::string example_of(const ItemShapes& shapes, const ItemShapes::Shape& shape, const OpenedInput& opened) {
+    const std::uint64_t item = shapes.first_of(shape);
+    return opened.pictures ? opened.pictures->origin(item) : printable(shapes.files()[item]);
+}
+
 // Buffers for the batches ahead hold the largest item: on the host, and on the device.
 void require_memory_for(const ItemShapes& shapes, const RunConfig& config, const OpenedInput& opened, bool on_gpu) {
     const ItemShapes::Shape largest = shapes.extremes().front();
@@ -139,13 +146,10 @@ void require_memory_for(const ItemShapes& shapes, const RunConfig& config, const
     for (const std::int64_t extent : largest) bytes *= static_cast<std::uint64_t>(extent);
     const MachineMemory memory = MachineMemory::read();
     if (memory.total == 0 || bytes <= memory.available) return;
-    std::uint64_t item = 0;
-    while (shapes.of(item) != largest) ++item;
-    const std::string name = opened.pictures ? opened.pictures->origin(item) : printable(shapes.files()[item]);
     throw Error(
         ErrorKind::System,
-        fmt::format("the buffers for items like {}, {}, take {:.1f} GiB, and {:.1f} GiB of memory are available", name,
-                    shape_text(largest), static_cast<double>(bytes) / (1U << 30U),
+        fmt::format("the buffers for items like {}, {}, take {:.1f} GiB, and {:.1f} GiB of memory are available",
+                    example_of(shapes, largest, opened), shape_text(largest), static_cast<double>(bytes) / (1U << 30U),
                     static_cast<double>(memory.available) / (1U << 30U)),
         "Leave this item out of --input, or give a smaller --prefetch");
 }
@@ -275,7 +279,16 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Open
 }
 
 OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
-                       const ItemShapes* shapes) {
+                       const OpenedInput& from) {
+    const ItemShapes* const shapes = from.shapes.get();
+    const auto extremes = [&](const std::set<SampleShape>& refused) {
+        std::vector<std::pair<SampleShape, std::string>> found;
+        for (SampleShape& shape : shapes->extremes(refused)) {
+            std::string item = example_of(*shapes, shape, from);
+            found.emplace_back(std::move(shape), std::move(item));
+        }
+        return found;
+    };
     ModelOptions options{.name = config.model,
                          .weights = config.weights,
                          .seed = config.seed,
@@ -293,7 +306,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .output_tensors = config.output_tensors(),
                          .copy_outputs = config.copy_outputs,
                          .metadata = settled_metadata(config),
-                         .shapes = shapes != nullptr ? shapes->extremes() : std::vector<ItemShapes::Shape>{}};
+                         .shapes = shapes != nullptr ? ExtremeShapes(extremes) : ExtremeShapes()};
     const std::string built_in[] = {"copy"};
     OpenedModel opened;
     opened.model =

@@ -27,9 +27,8 @@ struct OpenedModel {
     std::unique_ptr<OutputTransformer> transformer;
 };
 // Borrows: device and stream.
-// `shapes`: of items that keep their own shapes; otherwise null.
 OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
-                       const ItemShapes* shapes);
+                       const OpenedInput& from);
 
 // The shapes of an input whose items keep theirs; null: all have one shape. Errors: ConfigError: no item can be read
 // (BadInput); such input does not go with the model (Usage). Error (System): the largest item exceeds the memory.

@@ -31,8 +31,8 @@ void ItemShapes::require_size(const Shape& shape) {
 }
 
 void ItemShapes::add(const Shape& shape) {
-    const auto [known, added] = numbers_.try_emplace(shape, 0);
-    if (added && !shape.empty()) known->second = numbers_in(shape, kMostNumbers);
+    const auto [known, added] = known_.try_emplace(shape);
+    if (added) known->second = {.first_item = items_.size(), .numbers = numbers_in(shape, kMostNumbers)};
     items_.push_back(&known->first);
 }
 
@@ -41,19 +41,22 @@ void ItemShapes::add_unreadable(const std::string& reason) {
     add({});
 }
 
-std::vector<ItemShapes::Shape> ItemShapes::extremes() const {
-    const auto largest = std::ranges::max_element(numbers_, {}, [](const auto& entry) { return entry.second; });
-    if (largest == numbers_.end() || largest->first.empty()) return {};
-    std::vector<Shape> found{largest->first};
+std::vector<ItemShapes::Shape> ItemShapes::extremes(const std::set<Shape>& without) const {
+    std::vector<const Shape*> shapes;
+    for (const auto& [shape, unused] : known_)
+        if (!shape.empty() && !without.contains(shape)) shapes.push_back(&shape);
+    if (shapes.empty()) return {};
+    const Shape& largest =
+        **std::ranges::max_element(shapes, {}, [this](const Shape* shape) { return known_.at(*shape).numbers; });
+    std::vector<Shape> found{largest};
     const auto keep = [&found](const Shape& shape) {
         if (std::ranges::find(found, shape) == found.end()) found.push_back(shape);
     };
-    for (std::size_t dim = 0; dim < largest->first.size(); ++dim) {
-        const Shape *least = &largest->first, *greatest = least;
-        for (const auto& [shape, unused] : numbers_) {
-            if (shape.empty()) continue;
-            if (shape[dim] < (*least)[dim]) least = &shape;
-            if (shape[dim] > (*greatest)[dim]) greatest = &shape;
+    for (std::size_t dim = 0; dim < largest.size(); ++dim) {
+        const Shape *least = &largest, *greatest = least;
+        for (const Shape* const shape : shapes) {
+            if ((*shape)[dim] < (*least)[dim]) least = shape;
+            if ((*shape)[dim] > (*greatest)[dim]) greatest = shape;
         }
         keep(*least);
         keep(*greatest);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,9 +30,11 @@ class ItemShapes {
     // Empty: it is unreadable.
     const Shape& of(std::uint64_t item) const { return *items_[item]; }
     std::uint64_t items() const { return items_.size(); }
-    // The shapes that together have the least and the greatest extents of all items, the largest shape first. Empty: no
-    // item has a shape.
-    std::vector<Shape> extremes() const;
+    // The shapes that together have the least and the greatest extents of all items, the largest shape first, except
+    // those in `without`. Empty: no other item has a shape.
+    std::vector<Shape> extremes(const std::set<Shape>& without = {}) const;
+    // The first item of a shape that extremes() returned.
+    std::uint64_t first_of(const Shape& shape) const { return known_.at(shape).first_item; }
 
     // Why the first unreadable item is one.
     const std::string& first_fault() const { return first_fault_; }
@@ -41,8 +44,12 @@ class ItemShapes {
 
   private:
     std::vector<std::string> files_;
-    std::map<Shape, std::uint64_t> numbers_;  // each distinct shape, and its numbers
-    std::vector<const Shape*> items_;         // keys of it
+    struct Known {
+        std::uint64_t first_item = 0;
+        std::uint64_t numbers = 0;  // in an item
+    };
+    std::map<Shape, Known> known_;     // each distinct shape
+    std::vector<const Shape*> items_;  // keys of it
     std::string first_fault_;
 };
 

@@ -491,6 +491,38 @@ TEST_F(PrefetcherTest, TooManyUnreadableItemsFailTheRun) {
     EXPECT_GE(prefetcher.skipped().list().size() + prefetcher.unreadable_upcoming().size(), 3U) << "no finding is lost";
 }
 
+TEST_F(PrefetcherTest, ItemsOfARefusedBatchAreSkipped) {
+    FakeSource source(12, RowKind::Float32);
+    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
+        if (item == 1) throw UnreadableItem("torn");
+        FakeSource::fill(item, row);
+    };
+    PrefetchSettings wanted = settings(4);
+    wanted.max_errors = "4";
+    Prefetcher prefetcher(*device, source, wanted);
+    auto batch = prefetcher.next();
+    prefetcher.refuse(*batch, "the model failed");
+    batch->release_after(*compute);
+    EXPECT_TRUE(batch->left_out());
+    EXPECT_EQ(batch->rows()[0].reason, "the model failed");
+    EXPECT_EQ(batch->rows()[1].reason, "torn");
+    EXPECT_EQ(prefetcher.progress().items_skipped, 4U);
+    EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
+    EXPECT_EQ(prefetcher.skipped().total(), 4U);
+    batch = prefetcher.next();
+    try {
+        prefetcher.refuse(*batch, "the model failed again");
+        FAIL() << "it succeeded";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("8 of 12 items had to be skipped, and --max-errors 4 allows 4"),
+                                        HasSubstr("/fake/0: the model failed; /fake/1: torn")));
+    }
+    batch->release_after(*compute);
+    EXPECT_EQ(prefetcher.skipped().total(), 8U);
+    EXPECT_TRUE(prefetcher.unreadable_upcoming().empty());
+}
+
 TEST_F(PrefetcherTest, ReportsTheReadAheadPartsOfAPictureAsOne) {
     FakeSource source(1000, RowKind::Float32);
     source.whole = "b";

@@ -24,6 +24,10 @@ TEST(ItemShapes, ExtremesHaveTheLeastAndGreatestExtents) {
     const std::vector<Shape> extremes = shapes.extremes();
     EXPECT_EQ(extremes.front(), (Shape{1, 6, 6}));
     EXPECT_THAT(extremes, UnorderedElementsAre(Shape{1, 6, 6}, Shape{1, 2, 9}, Shape{1, 8, 3}));
+    EXPECT_THAT(shapes.extremes({Shape{1, 2, 9}, Shape{1, 6, 6}}),
+                UnorderedElementsAre(Shape{1, 5, 5}, Shape{1, 8, 3}));
+    EXPECT_THAT(shapes.extremes({Shape{1, 2, 9}, Shape{1, 6, 6}, Shape{1, 8, 3}, Shape{1, 5, 5}}), IsEmpty());
+    EXPECT_EQ(shapes.first_of({1, 5, 5}), 1U);
     EXPECT_THAT(shapes.of(0), IsEmpty());
     EXPECT_THAT(shapes.of(5), ElementsAre(1, 5, 5));
     EXPECT_EQ(shapes.items(), 6U);
