@@ -289,8 +289,8 @@ def check_outputs(module, given, named, batch):
 def check_is_batch(name, tensor, batch):
     if tensor.dim() == 0 or tensor.shape[0] != batch:
         raise InputError(
-            f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples",
-            "Each output's first dimension must count the samples",
+            f"the output '{name}', {list(tensor.shape)}, is not a batch of {batch} samples: expected [{batch}, ...]",
+            "Let the network return a row for each sample, or give --batch 1 if it returns one sample only",
         )
 
 

@@ -448,7 +448,7 @@ class ModelFiles(ModelRuns):
         self.refused(78, "takes 2 inputs", "has no tables [[input]]", model="two.pt")
         torch.jit.script(self.networks.of_nothing()).save(str(self.folder / "nothing.pt"))
         self.refused(
-            65, "the output 'output'", "is not a batch of 4 samples", model="nothing.pt", flags=("--batch", "4")
+            65, "the output 'output'", "[], is not a batch of 4 samples", model="nothing.pt", flags=("--batch", "4")
         )
         torch.jit.script(self.networks.Growing()).save(str(self.folder / "growing.pt"))
         self.refused(
@@ -487,7 +487,7 @@ class Export(unittest.TestCase):
             64, "unexpected keyword argument 'depth'", of="networks.py:vector", flags=("--argument", "depth=2")
         )
         self.refused(65, "cannot be exported", of="networks.py:two")
-        self.refused(65, "is not a batch of 4 samples", of="networks.py:of_nothing")
+        self.refused(65, "is not a batch of 4 samples: expected [4, ...]", "--batch 1", of="networks.py:of_nothing")
 
     def test_a_file_without_a_function_is_refused(self):
         # The refusal comes before the search for a Python with PyTorch.

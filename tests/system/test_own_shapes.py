@@ -62,6 +62,11 @@ class Found(torch.nn.Module):
         return {"rows": x.expand(-1, int(x[:, 0, 0].max() * 4), -1), "mean": x.mean(1)}
 
 
+class OfOne(torch.nn.Module):
+    def forward(self, x):
+        return x[:1]
+
+
 class Layered(torch.nn.Module):
     '''Too deep for volumes with a side below 5.'''
 
@@ -355,7 +360,7 @@ class OwnShapes(TextRuns, unittest.TestCase):
         half = self.arrays(self.ended(*words, "--batch", "1", "--transform", "cast").output)
         self.assertEqual({f"{item}.{name}" for item in range(ITEMS) for name in ("rows", "mean")}, set(half))
         for notes, told in (
-            ("", ("is not a batch of 8 samples", "write '?' for it in output-shapes")),
+            ("", ("'rows' of the model", "[8, 0, 6], has no elements", "write '?' for it in output-shapes")),
             ('output-shapes = "?x6"\n', ("output-shapes has 1 shapes", "gives 2 outputs")),
             ('output-shapes = "?x7, 6"\n', ("output-shapes does not fit the output rows",)),
             ('output-shapes = "?x6, "\n', ("found.toml:1: output-shapes is",)),
@@ -365,6 +370,16 @@ class OwnShapes(TextRuns, unittest.TestCase):
             self.assertIn(world.start().wait(), (65, 78), world.logs())
             for word in told:
                 self.assertIn(word, world.logs())
+
+    def test_an_output_for_one_sample_only_is_reported_with_its_shape(self):
+        numpy.save(self.folder / "rows.npy", numpy.ones((9, 5, 6), "f4"))
+        model = self.saved(networks_in(self.folder, NETWORKS).OfOne(), "one.pt", 'input-shape = "5x6"\n')
+        words = ("npy", self.folder / "rows.npy", "--model", str(model))
+        world = self.world(*words, "--batch", "4")
+        self.assertEqual(world.start().wait(), 65, world.logs())
+        for word in ("[1, 5, 6], is not a batch of 4 samples: expected [4, ...]", "or give --batch 1"):
+            self.assertIn(word, world.logs())
+        self.assertEqual(len(self.arrays(self.ended(*words, "--batch", "1").output)), 9)
 
     def test_half_the_bytes(self):
         half = self.ended("npy", self.volumes, "--transform", "cast")

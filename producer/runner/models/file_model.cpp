@@ -582,13 +582,18 @@ class FileModel final : public Model {
     TensorSpec stated(const at::Tensor& tensor, const std::string& name) const {
         const std::string what = "the output '" + name + "' of " + file_ + ", " + shape_of(tensor) + ",";
         const std::int64_t batch = input_.tensor.varies() ? 1 : network_batch();
-        const bool may_be_empty = !metadata().output_shapes.empty();
-        if (tensor.dim() == 0 || tensor.size(0) != batch || (tensor.numel() == 0 && !may_be_empty))
-            throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples",
-                              "Each output's first dimension counts the samples of the batch. None is empty: if an "
-                              "extent depends on values, write '?' for it in output-shapes, in " +
-                                  metadata().file,
+        const bool may_be_one = batch > 1 && metadata().batch == 0 && input_.group_rows == 0;
+        if (tensor.dim() == 0 || tensor.size(0) != batch)
+            throw ConfigError(what + " is not a batch of " + std::to_string(batch) + " samples: expected [" +
+                                  std::to_string(batch) + ", ...]",
+                              "Let the model return a row for each sample" +
+                                  std::string(may_be_one ? ", or give --batch 1 if it returns one sample only" : ""),
                               ErrorKind::BadInput);
+        if (tensor.numel() == 0 && metadata().output_shapes.empty())
+            throw ConfigError(
+                what + " has no elements, and the run learns its shape from this batch of zeros",
+                "If an extent depends on values, write '?' for it in output-shapes, in " + metadata().file,
+                ErrorKind::BadInput);
         if (tensor.dim() > static_cast<std::int64_t>(kMaxDims))
             throw ConfigError(what + " has more than " + std::to_string(kMaxDims) + " dimensions",
                               "A slab's tensor has at most that many", ErrorKind::BadInput);
