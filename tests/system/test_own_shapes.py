@@ -59,7 +59,7 @@ class Found(torch.nn.Module):
     '''As many rows as the greatest first number of a batch says.'''
 
     def forward(self, x):
-        return {"rows": x.expand(-1, int(x[:, 0, 0].max() * 4), -1), "mean": x.mean(1)}
+        return {"rows": x.expand(-1, int(x[:, 0, 0].max() * 4), -1), "mean": x.mean(1), "score": x.sum((1, 2))}
 
 
 class OfOne(torch.nn.Module):
@@ -344,13 +344,13 @@ class OwnShapes(TextRuns, unittest.TestCase):
         given[16:24, 0, 0] = 0.1
         numpy.save(self.folder / "found.npy", given)
         network = networks_in(self.folder, NETWORKS).Found()
-        found = self.saved(network, "found.pt", 'output-shapes = "?x6, 6"\n')
+        found = self.saved(network, "found.pt", 'output-shapes = "?x6, 6, ()"\n')
         words = ("npy", self.folder / "found.npy", "--model", str(found))
         for batch in (8, 1):
             most = [int(given[item // batch * batch :][:batch, 0, 0].max() * 4) for item in range(ITEMS)]
             self.assertEqual(most[16:24], [0] * 8)
             wanted = {
-                str(item): {"rows": numpy.repeat(array, most[item], 0), "mean": array[0]}
+                str(item): {"rows": numpy.repeat(array, most[item], 0), "mean": array[0], "score": array.sum()}
                 for item, array in enumerate(given)
             }
             whole = self.ended(*words, "--batch", str(batch))
@@ -358,11 +358,12 @@ class OwnShapes(TextRuns, unittest.TestCase):
         again = self.resumed(*words, "--samples-per-slab", "3")
         self.assertEqual(self.bytes_of(again.output), self.bytes_of(self.ended(*words).output))
         half = self.arrays(self.ended(*words, "--batch", "1", "--transform", "cast").output)
-        self.assertEqual({f"{item}.{name}" for item in range(ITEMS) for name in ("rows", "mean")}, set(half))
+        self.assertEqual({f"{item}.{name}" for item in range(ITEMS) for name in ("rows", "mean", "score")}, set(half))
         for notes, told in (
             ("", ("'rows' of the model", "[8, 0, 6], has no elements", "write '?' for it in output-shapes")),
-            ('output-shapes = "?x6"\n', ("output-shapes has 1 shapes", "gives 2 outputs")),
-            ('output-shapes = "?x7, 6"\n', ("output-shapes does not fit the output rows",)),
+            ('output-shapes = "?x6"\n', ("output-shapes has 1 shapes", "gives 3 outputs")),
+            ('output-shapes = "?x7, 6, ()"\n', ("output-shapes does not fit the output rows",)),
+            ('output-shapes = "?x6, (), ()"\n', ("output-shapes does not fit the output mean",)),
             ('output-shapes = "?x6, "\n', ("found.toml:1: output-shapes is",)),
         ):
             found.with_suffix(".toml").write_text(notes)

@@ -178,11 +178,11 @@ const Keys<ModelMetadata>& known_keys() {
               return std::ranges::find(metadata.outputs, "") == metadata.outputs.end();
           }}},
         {"output-shapes",
-         {"the shape of one sample of each output, as \"4, ?x6\"",
+         {"the shape of one sample of each output, as \"4, ?x6\", or \"4, ()\" with one number per sample",
           {TomlType::String},
           [](ModelMetadata& metadata, const std::string& text) {
               for (const std::string& part : parts_of(text)) {
-                  const auto shape = varying_shape(part);
+                  const auto shape = part == "()" ? std::vector<std::int64_t>{} : varying_shape(part);
                   if (!shape) return false;
                   metadata.output_shapes.push_back(*shape);
               }

@@ -84,6 +84,9 @@ TEST(ModelMetadata, HaveEveryKey) {
     EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x?\""), HasSubstr("2xLENGTH"));
     EXPECT_THAT(parse_model_metadata("output-shapes = \"4, ?x6\"", "n").output_shapes,
                 ElementsAre(ElementsAre(4), ElementsAre(kVarying, 6)));
+    EXPECT_THAT(parse_model_metadata("output-shapes = \"?x4, ()\"", "n").output_shapes,
+                ElementsAre(ElementsAre(kVarying, 4), ElementsAre()));
+    EXPECT_THAT(error_of("output-shapes = \"4, ()x6\""), HasSubstr("\"4, ()\" with one number per sample"));
     EXPECT_THAT(error_of("output-shapes = \"4,,6\""), HasSubstr("\"4, ?x6\""));
     EXPECT_THAT(error_of("input-dtype = \"int32\"\ninput-shape = \"2x8\"\noutput-shapes = \"4\""),
                 HasSubstr("--output-tensor"));
