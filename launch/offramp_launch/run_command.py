@@ -71,7 +71,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
             make_room(plan.output_lock, work.output, config)
         plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
         prepare(work.output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=work.note)
-        return supervise(work, lambda: go_on or work.go_on(places, typed))
+        return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
 
     code = work.hold_output(steps, held)
     if resolved.is_demo and code == 0:
@@ -133,7 +133,7 @@ def supervise(work, go_on):
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
-        lines=lambda _, whole: summary.describe(whole, unit, work.output, go_on()),
+        lines=lambda _, whole: summary.describe(whole, unit, work.output, go_on(whole)),
     )
 
 

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 from offramp_launch import interrupts, summary
-from offramp_launch.arguments import shown, to_type_again, without_values
+from offramp_launch.arguments import shown, to_type_again, without_values, words_of
 from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError, WriteError, shell_code, way_to_write
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
@@ -120,10 +120,10 @@ class Work:
         announce_end(self.config, lines)
         return code
 
-    def go_on(self, places, typed):
-        """The command that continues this run."""
+    def go_on(self, places, typed, flags=None):
+        """The command that continues this run, with these flags."""
         replaces = is_used_by_other_run(self.output, self.plan.run_id)
-        return continue_command(places, typed, self.config, self.plan.run_dir, replaces)
+        return continue_command(places, typed, self.config, self.plan.run_dir, replaces, flags or {})
 
 
 def run_dir_of(places, config, account=None):
@@ -351,13 +351,14 @@ def check_output(folder, account):
         ) from problem
 
 
-def continue_command(places, typed, config, run_dir, replaces):
+def continue_command(places, typed, config, run_dir, replaces, flags):
     """
     The command that continues a run, from any folder: the original command, run in its original folder, since its paths
     and those of its environment and --config are relative to it. `replaces`: the output still belongs to another run,
-    which --resume would continue; unless --resume was given, the command then starts this run's work anew.
+    which --resume would continue; unless --resume was given, the command then starts this run's work anew. `flags`:
+    with their values, instead of the same ones.
     """
-    words = without_values(to_type_again(typed), SETTLED)
+    words = [*without_values(to_type_again(typed), (*SETTLED, *flags)), *words_of(flags)]
     anew = replaces and not config.get("resume")
     if not anew:
         words = [word for word in words if word.partition("=")[0] not in ("--resume", "--overwrite")]

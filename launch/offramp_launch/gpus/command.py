@@ -209,7 +209,12 @@ def run(places, flags, typed, config, run_path, devices, shards, resume, http, s
         settings.keep_settings(
             run_dir, {**whole, "run-id": plan.job.id}, {**settled, "output": config.get("output") or ""}, given
         )
-        return supervise(work, lambda: run_steps.continue_command(places, typed, config, run_dir, replaces=False))
+        return supervise(
+            work,
+            lambda whole: run_steps.continue_command(
+                places, typed, config, run_dir, replaces=False, flags=summary.demanded_flags(whole)
+            ),
+        )
 
     work = run_steps.Work(plan, settled, str(output), made, about, run_steps.notes_of(settled))
     return work.hold_output(steps, may_hold_job=True)
@@ -249,7 +254,7 @@ def supervise(work, go_on):
         producer,
         watch_on,
         lambda *ended: conclude(work, *ended),
-        lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on()),
+        lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on(whole)),
         unit,
         lambda _: plan.run_dir.status(),
         f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}",

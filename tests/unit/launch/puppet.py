@@ -35,6 +35,7 @@ KNOWN = (
     "log-format",
     "serve",
     "status-seconds",
+    "slab-bytes",
 )
 
 

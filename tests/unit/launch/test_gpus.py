@@ -834,7 +834,7 @@ class Signals(JobInOutput):
                     plan = GpusPlan(places, "run-1", run_dir, job, workers, [], output_lock=lock)
                     about = {"run_id": "run-1", "run_dir": str(run_dir.path)}
                     work = Work(plan, {"model": "copy"}, str(job.output), [], about, self.notes.append)
-                    code, _ = supervise(work, lambda: "")
+                    code, _ = supervise(work, lambda _: "")
                 self.assertEqual(
                     (code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, [])
                 )
