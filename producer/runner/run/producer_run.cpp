@@ -17,6 +17,7 @@
 #include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
 #include "common/tracing/range_file.hpp"
+#include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/run_ending.hpp"
 #include "producer/runner/run/work_record.hpp"
@@ -72,8 +73,9 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
         require_listed_rows(listed_rows, *opened.pictures);
-    opened.shapes = own_shapes(config_, opened, *device_, still_wanted);
-    model_ = open_model(config_, traits, *device_, *compute_, opened);
+    ModelMetadata metadata = settled_metadata(config_);
+    opened.shapes = own_shapes(config_, metadata, opened, *device_, still_wanted);
+    model_ = open_model(config_, std::move(metadata), traits, *device_, *compute_, opened);
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
     const std::shared_ptr<const PictureList> pictures = gives_columns(config_.source) ? opened.pictures : nullptr;

@@ -23,7 +23,6 @@
 #include "producer/runner/models/copy_model.hpp"
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
-#include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
@@ -232,9 +231,9 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config) {
     return device;
 }
 
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened, const Device& device,
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
+                                             const OpenedInput& opened, const Device& device,
                                              const StillWanted& still_wanted) {
-    const ModelMetadata metadata = settled_metadata(config);
     const bool pictures = metadata.takes_pictures();
     std::error_code ignored;
     const bool arrays = config.source == "npy" && fs::is_directory(config.input, ignored);
@@ -278,8 +277,8 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Open
     return shapes;
 }
 
-OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
-                       const OpenedInput& from) {
+OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const EgressTraits& traits, Device& device,
+                       Stream& compute, const OpenedInput& from) {
     const ItemShapes* const shapes = from.shapes.get();
     const auto extremes = [&](const std::set<SampleShape>& refused) {
         std::vector<std::pair<SampleShape, std::string>> found;
@@ -305,7 +304,7 @@ OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Devi
                          .copy_bytes = config.copy_bytes,
                          .output_tensors = config.output_tensors(),
                          .copy_outputs = config.copy_outputs,
-                         .metadata = settled_metadata(config),
+                         .metadata = std::move(metadata),
                          .shapes = shapes != nullptr ? ExtremeShapes(extremes) : ExtremeShapes()};
     const std::string built_in[] = {"copy"};
     OpenedModel opened;

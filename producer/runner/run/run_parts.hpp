@@ -11,6 +11,7 @@
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/models/model.hpp"
+#include "producer/runner/models/model_metadata.hpp"
 #include "producer/runner/run/egress_strategy.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/opened_input.hpp"
@@ -27,12 +28,15 @@ struct OpenedModel {
     std::unique_ptr<OutputTransformer> transformer;
 };
 // Borrows: device and stream.
-OpenedModel open_model(const RunConfig& config, const EgressTraits& traits, Device& device, Stream& compute,
-                       const OpenedInput& from);
+// `metadata`: settled_metadata().
+OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const EgressTraits& traits, Device& device,
+                       Stream& compute, const OpenedInput& from);
 
-// The shapes of an input whose items keep theirs; null: all have one shape. Errors: ConfigError: no item can be read
-// (BadInput); such input does not go with the model (Usage). Error (System): the largest item exceeds the memory.
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const OpenedInput& opened, const Device& device,
+// The shapes of an input whose items keep theirs; null: all have one shape. `metadata`: settled_metadata(). Errors:
+// ConfigError: no item can be read (BadInput); such input does not go with the model (Usage). Error (System): the
+// largest item exceeds the memory.
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
+                                             const OpenedInput& opened, const Device& device,
                                              const StillWanted& still_wanted);
 
 // Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped
