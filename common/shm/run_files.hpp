@@ -20,8 +20,10 @@ inline constexpr const char* kEndpoint = "live/endpoint";
 inline constexpr const char* kSettings = "live/settings.toml";
 inline constexpr const char* kListedRows = "live/listed-rows";        // common/app/texts
 inline constexpr const char* kPictureStamps = "live/picture-stamps";  // common/app/images
+inline constexpr const char* kItemShapes = "live/item-shapes";        // producer/runner/checkpoint/kept_shapes.hpp
 inline constexpr const char* kResultFolders = "live/result-folders";  // consumer/sinks/files/held_output.hpp
-inline constexpr std::array kOfAProducer{kEndpoint, kSettings, kListedRows, kPictureStamps, kResultFolders};
+inline constexpr std::array kOfAProducer{kEndpoint,      kSettings,   kListedRows,
+                                         kPictureStamps, kItemShapes, kResultFolders};
 inline constexpr const char* kSpill = "live/spill";  // a folder; useless at the same time
 
 // A run's reports, which stay until the next run begins. A launcher moves them away (launch/offramp_launch/run_dir.py).

@@ -6,6 +6,7 @@ from the disk, and of several producers. Items that do not fit are skipped by na
 import importlib.util
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,6 +203,34 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertEqual(world.summary()["producers"], 2)
         self.assertTrue(world.summary()["conserved"])
         self.assertAre(self.wanted, world.output)
+
+    def test_a_file_that_changes_shape_is_skipped_and_batches_stay(self):
+        for continued in ("by another producer", "--resume"):
+            with self.subTest(continued):
+                changing = self.folder / continued.replace(" ", "-")
+                shutil.copytree(self.volumes, changing)
+                world = self.world("npy", changing, "--samples-per-slab", "4")
+                with world.gate() as gate:
+                    world.start()
+                    gate.let(3)
+                    world.until(lambda: world.status().get("done_samples", 0) >= 8, "the first samples")
+                    # The first is done, the others are not.
+                    for name, shape in (("01", VOLUMES[1]), ("40", (6, 10, 8)), ("57", (1, 64, 64, 64))):
+                        numpy.save(changing / f"{name}.npy", numpy.zeros(shape, "f4"))
+                    if continued == "--resume":
+                        world.kill_everything()
+                    else:
+                        os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
+                        gate.open()
+                if continued == "--resume":
+                    world.start("--resume")
+                self.assertEqual(world.wait(), 0, world.logs())
+                self.assertTrue(world.summary()["conserved"])
+                self.assertAre(
+                    {name: one for name, one in self.wanted.items() if name not in ("40", "57")}, world.output
+                )
+                for word in ("40.npy", "57.npy", "an array <f4 [6, 10, 8], and the model takes [1, ?, ?, ?]"):
+                    self.assertIn(word, world.logs())
 
     def test_unreadable_items_are_skipped_by_name(self):
         mixed = self.folder / "mixed"

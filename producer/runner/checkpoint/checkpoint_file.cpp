@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -43,6 +44,7 @@ using nlohmann::json;
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kRangesALine = 1000;
 constexpr std::size_t kNamesALine = 4096;
+constexpr std::size_t kShapesALine = 4096;
 
 // Returns false, and adds nothing, unless every range is within the source.
 bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
@@ -117,6 +119,25 @@ json opened_line(std::string_view line) {
 std::string_view seal_of(std::string_view line) {
     return line.size() > kFront && line.starts_with(kBeforeHash) ? line.substr(kBeforeHash.size(), kDigits)
                                                                  : std::string_view();
+}
+
+std::string shapes_lines(std::span<const std::vector<std::int64_t>> shapes) {
+    std::string text;
+    for (std::size_t from = 0; from < shapes.size(); from += kShapesALine) {
+        const auto now = shapes.subspan(from, std::min(kShapesALine, shapes.size() - from));
+        text += sealed_line(fmt::format("\"from\":{},\"shapes\":{}}}", from, json_text(json(now))));
+    }
+    return text;
+}
+
+bool add_shapes_line(const json& line, std::vector<std::vector<std::int64_t>>& shapes) {
+    if (!line.is_object() || line.value("from", json()) != shapes.size() || !line.contains("shapes")) return false;
+    try {
+        std::ranges::copy(line["shapes"].get<std::vector<std::vector<std::int64_t>>>(), std::back_inserter(shapes));
+        return true;
+    } catch (const json::exception&) {
+        return false;
+    }
 }
 
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {
@@ -200,13 +221,15 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
     while (!text.empty()) {
         const json line = opened_line(next_line());
         const bool has_content =
-            line.is_object() && (line.contains("done")    ? add_ranges(line["done"], items, checkpoint.done)
-                                 : line.contains("names") ? add_names(line, checkpoint)
-                                 : line.contains("ended") ? (checkpoint.ended = line["ended"] == true)
-                                                          : false);
+            line.is_object() && (line.contains("done")     ? add_ranges(line["done"], items, checkpoint.done)
+                                 : line.contains("names")  ? add_names(line, checkpoint)
+                                 : line.contains("shapes") ? add_shapes_line(line, checkpoint.shapes)
+                                 : line.contains("ended")  ? (checkpoint.ended = line["ended"] == true)
+                                                           : false);
         if (!has_content) ++checkpoint.ignored_lines;
     }
     if (checkpoint.names.size() != items) checkpoint.names.clear();
+    if (checkpoint.shapes.size() != items) checkpoint.shapes.clear();
     return checkpoint;
 }
 

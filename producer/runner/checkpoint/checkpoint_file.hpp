@@ -23,6 +23,11 @@ nlohmann::json opened_line(std::string_view line);
 // HASH, in 16 hexadecimal digits; empty if the line has none.
 std::string_view seal_of(std::string_view line);
 
+// The shapes of items, in lines as below; no line for no shapes.
+std::string shapes_lines(std::span<const std::vector<std::int64_t>> shapes);
+// Adds those of an opened_line(). Returns false, and adds nothing, unless they follow `shapes`.
+bool add_shapes_line(const nlohmann::json& line, std::vector<std::vector<std::int64_t>>& shapes);
+
 // 64-bit numbers as text, 16 hexadecimal digits each.
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end);
 // Returns false, and adds nothing, if the text is invalid.
@@ -56,6 +61,7 @@ struct CheckpointIdentity {
 //
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":1,"pid":N,"run":"ID"}   the first line
 //   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}   16 digits an item (hashes_of_items())
+//   {"xxh3":"HASH","from":0,"shapes":[[1,6,10,8],[]]}       if items keep their own; []: unreadable
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                any number of lines; items [0, 64) ...
 //   {"xxh3":"HASH","ended":true}                             the last line, if the run ended by itself
 //
@@ -63,7 +69,8 @@ struct CheckpointIdentity {
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
-// The names identify the items of a source that grew (producer/runner/sources/source_items.hpp).
+// The names identify the items of a source that grew, and the shapes keep its batches the same
+// (producer/runner/sources/source_items.hpp).
 // consumer/processors/results/outputs_of_run.cpp also reads parts of the file.
 //
 // Version rule: raise the number with any change that an earlier reader would misread. A reader refuses any other
@@ -74,6 +81,7 @@ struct Checkpoint {
     std::uint64_t before = 0;  // items completed before that run began
     CheckpointIdentity identity;
     std::vector<std::uint64_t> names;  // for all items; empty if items have no keys, or a line of names is damaged
+    std::vector<std::vector<std::int64_t>> shapes{};  // for all items; empty, as with names, or if they have one shape
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
     bool ended = false;               // the run has no work left, except dead letters and dropped or unreadable items

@@ -135,8 +135,8 @@ void write(const std::string& output, const Checkpoint& checkpoint) {
                            way_to_write(problem, "Make the output folder writable") + ", and merge again",
                            ErrorKind::CannotWrite);
     });
-    file.write(checkpoint.header_line() + checkpoint.names_lines() + done_lines(checkpoint.done.list()) +
-               (checkpoint.ended ? ended_line() : ""));
+    file.write(checkpoint.header_line() + checkpoint.names_lines() + shapes_lines(checkpoint.shapes) +
+               done_lines(checkpoint.done.list()) + (checkpoint.ended ? ended_line() : ""));
     file.flush();
     static_cast<void>(file.put_in_place());
     file.flush_name();
@@ -174,6 +174,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .before = items_before_,
                                                             .identity = identity,
                                                             .names = hashes_of_items(source),
+                                                            .shapes = shapes_of_items(source),
                                                             .done = done_,
                                                             .ignored_lines = 0},
                                                  config.durable ? Durability::PowerCut : Durability::Process,
@@ -189,7 +190,7 @@ void RunCheckpoint::require_in_place() {
 
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
-    return previous ? in_previous_order(std::move(source), previous->names) : std::move(source);
+    return previous ? in_previous_order(std::move(source), previous->names, previous->shapes) : std::move(source);
 }
 
 // A kill may come between a consumer's first result and its completion, so the checkpoint names the owner of the

@@ -17,6 +17,7 @@
 #include "common/base/trace.hpp"
 #include "common/shm/run_files.hpp"
 #include "common/tracing/range_file.hpp"
+#include "producer/runner/checkpoint/kept_shapes.hpp"
 #include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/egress_plan.hpp"
 #include "producer/runner/run/run_ending.hpp"
@@ -74,7 +75,10 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())
         require_listed_rows(listed_rows, *opened.pictures);
     ModelMetadata metadata = settled_metadata(config_);
-    opened.shapes = own_shapes(config_, metadata, opened, *device_, still_wanted);
+    const std::string item_shapes = place_.folder() + "/" + run_files::kItemShapes;
+    opened.shapes =
+        own_shapes(config_, metadata, opened, *device_, place_.is_recovered() ? item_shapes : "", still_wanted);
+    const std::shared_ptr<const ItemShapes> shapes = opened.shapes;
     model_ = open_model(config_, std::move(metadata), traits, *device_, *compute_, opened);
     still_wanted();
     const std::shared_ptr<const TextTable> texts = opened.texts;
@@ -105,6 +109,7 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
     // Also in a recovered run: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());
+    if (shapes) keep_shapes(item_shapes, *shapes);
     if (config_.tile > 0) keep_picture_stamps(stamps, *source_, place_.readable_by_group());
     egress_->open_to_consumers();
     still_wanted();

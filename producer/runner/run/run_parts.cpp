@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +17,7 @@
 #include "common/base/log.hpp"
 #include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
+#include "producer/runner/checkpoint/kept_shapes.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/models/copy_model.hpp"
@@ -232,7 +232,7 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config) {
 }
 
 std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
-                                             const OpenedInput& opened, const Device& device,
+                                             const OpenedInput& opened, const Device& device, const std::string& kept,
                                              const StillWanted& still_wanted) {
     const bool pictures = metadata.takes_pictures();
     std::error_code ignored;
@@ -261,13 +261,15 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Mode
     if (config.measure_limits > 0)
         throw ConfigError("--measure-limits does not go with items that differ in shape", "Leave --measure-limits out");
     auto shapes = std::make_shared<ItemShapes>(arrays ? arrays_in(config.input) : std::vector<std::string>{});
-    const std::uint64_t most = config.limit == 0 ? std::numeric_limits<std::uint64_t>::max() : config.limit;
-    if (arrays) {
+    const std::uint64_t all = arrays ? shapes->files().size() : opened.pictures->size();
+    const std::uint64_t items = config.limit == 0 ? all : std::min(config.limit, all);
+    const bool are_kept = !kept.empty() && add_kept_shapes(kept, items, *shapes);
+    if (arrays && !are_kept) {
         const std::vector<std::int64_t> wanted =
             pictures ? std::vector<std::int64_t>{3, kVarying, kVarying} : metadata.input_shape;
-        add_shapes(config.input, most, wanted, pictures, still_wanted, *shapes);
-    } else {
-        add_shapes(*opened.pictures, std::min<std::uint64_t>(most, opened.pictures->size()), still_wanted, *shapes);
+        add_shapes(config.input, items, wanted, pictures, still_wanted, *shapes);
+    } else if (!are_kept) {
+        add_shapes(*opened.pictures, items, still_wanted, *shapes);
     }
     if (shapes->extremes().empty())
         throw ConfigError(

@@ -32,11 +32,12 @@ struct OpenedModel {
 OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const EgressTraits& traits, Device& device,
                        Stream& compute, const OpenedInput& from);
 
-// The shapes of an input whose items keep theirs; null: all have one shape. `metadata`: settled_metadata(). Errors:
-// ConfigError: no item can be read (BadInput); such input does not go with the model (Usage). Error (System): the
-// largest item exceeds the memory.
+// The shapes of an input whose items keep theirs; null: all have one shape. `metadata`: settled_metadata(). `kept`: the
+// file of the run to recover (kept_shapes.hpp); empty: the run begins. Errors: ConfigError: no item can be read
+// (BadInput); such input does not go with the model (Usage). Error (System): the largest item exceeds the memory. Those
+// of add_kept_shapes().
 std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
-                                             const OpenedInput& opened, const Device& device,
+                                             const OpenedInput& opened, const Device& device, const std::string& kept,
                                              const StillWanted& still_wanted);
 
 // Borrows: config. `stamps`: of pictures of tiles, in a recovered run. `still_wanted` throws when the run was stopped

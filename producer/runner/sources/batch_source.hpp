@@ -43,7 +43,7 @@ class BatchSource {
     virtual std::uint64_t items() const = 0;  // the whole source: --limit and --shard apply later (part_of())
     virtual RowKind row_kind() const = 0;
     // For a model whose input varies: the shape of the item's row, as the model takes it. Empty: it cannot be read, and
-    // load() throws the reason.
+    // load() throws the reason; for other models always empty.
     virtual std::span<const std::int64_t> shape(std::uint64_t) const { return {}; }
     // The item's stable name: a relative path without its extension, unique within the run, never empty or absolute,
     // without "..", at most kMaxKeyBytes bytes; or empty: the item's number serves as its name.

@@ -214,7 +214,9 @@ class NpyCases final : public BatchSource {
     std::string description() const override { return description_; }
     std::uint64_t items() const override { return names_.size(); }
     RowKind row_kind() const override { return first_.to; }
-    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes_->of(item); }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override {
+        return shapes_ ? std::span<const std::int64_t>(shapes_->of(item)) : std::span<const std::int64_t>();
+    }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     bool has_notes() const override { return false; }

@@ -82,7 +82,9 @@ class PictureSource final : public BatchSource {
     std::vector<LeftOut> left_out() const override { return pictures_->left_out(); }
     std::uint64_t items() const override { return pictures_->size(); }
     RowKind row_kind() const override { return RowKind::Pixels; }
-    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes_->of(item); }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override {
+        return shapes_ ? std::span<const std::int64_t>(shapes_->of(item)) : std::span<const std::int64_t>();
+    }
     std::string_view key(std::uint64_t item) const override { return pictures_->key(item); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::string origin(std::uint64_t item) const override { return pictures_->origin(item); }

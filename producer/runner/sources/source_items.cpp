@@ -15,6 +15,7 @@
 
 #include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
+#include "producer/runner/sources/npy_file.hpp"
 
 namespace offramp {
 namespace {
@@ -69,14 +70,17 @@ class FirstItems final : public BatchSource {
 
 class RenumberedSource final : public BatchSource {
   public:
-    RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order)
-        : source_(std::move(source)), order_(std::move(order)) {}
+    RenumberedSource(std::unique_ptr<BatchSource> source, std::vector<std::uint64_t> order,
+                     std::vector<ItemShapes::Shape> shapes)
+        : source_(std::move(source)), order_(std::move(order)), shapes_(std::move(shapes)) {}
 
     std::string description() const override { return source_->description(); }
     std::vector<LeftOut> left_out() const override { return source_->left_out(); }
     std::uint64_t items() const override { return source_->items(); }
     RowKind row_kind() const override { return source_->row_kind(); }
-    std::span<const std::int64_t> shape(std::uint64_t item) const override { return source_->shape(order_[item]); }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override {
+        return was_read(item) ? shapes_[item] : source_->shape(order_[item]);
+    }
     std::string_view key(std::uint64_t item) const override { return source_->key(order_[item]); }
     std::string_view key_of_whole(std::uint64_t item) const override { return source_->key_of_whole(order_[item]); }
     std::size_t max_key_bytes() const override { return source_->max_key_bytes(); }
@@ -86,11 +90,20 @@ class RenumberedSource final : public BatchSource {
     std::string origin(std::uint64_t item) const override { return source_->origin(order_[item]); }
     std::string file(std::uint64_t item) const override { return source_->file(order_[item]); }
     bool has_files() const override { return source_->has_files(); }
-    void load(std::uint64_t item, std::span<std::byte> row) override { source_->load(order_[item], row); }
+    void load(std::uint64_t item, std::span<std::byte> row) override {
+        const std::span<const std::int64_t> now = source_->shape(order_[item]);
+        if (was_read(item) && !now.empty() && !std::ranges::equal(now, shapes_[item]))
+            throw UnreadableItem("its shape was " + shape_text(shapes_[item]) + " in an earlier run, and is " +
+                                 shape_text(now) + "; --overwrite instead of --resume processes every item again");
+        source_->load(order_[item], row);
+    }
 
   private:
+    bool was_read(std::uint64_t item) const { return item < shapes_.size() && !shapes_[item].empty(); }
+
     std::unique_ptr<BatchSource> source_;
-    std::vector<std::uint64_t> order_;  // the source's number for each item
+    std::vector<std::uint64_t> order_;       // the source's number for each item
+    std::vector<ItemShapes::Shape> shapes_;  // of the earlier run's items
 };
 
 // `longer` is BETWEEN.SHORTER.
@@ -130,6 +143,17 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
     return hashes;
 }
 
+std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source) {
+    std::vector<ItemShapes::Shape> shapes;
+    for (std::uint64_t item = 0; item < source.items(); ++item) {
+        const std::span<const std::int64_t> shape = source.shape(item);
+        if (shape.empty()) continue;
+        shapes.resize(source.items());
+        shapes[item].assign(shape.begin(), shape.end());
+    }
+    return shapes;
+}
+
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config) {
     if (config.limit == 0 || config.tile > 0 || config.chunk_tokens > 0 || config.limit >= whole->items()) return whole;
     return std::make_unique<FirstItems>(std::move(whole), config.limit);
@@ -148,9 +172,11 @@ ItemRange share_of(const BatchSource& source, const InputSettings& config) {
 }
 
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
-                                               std::span<const std::uint64_t> previous) {
+                                               std::span<const std::uint64_t> previous,
+                                               std::vector<ItemShapes::Shape> shapes) {
     const std::vector<std::uint64_t> now = hashes_of_items(*source);
-    if (previous.empty() || now.size() < previous.size() || std::equal(previous.begin(), previous.end(), now.begin()))
+    if (previous.empty() || now.size() < previous.size() ||
+        (shapes.empty() && std::equal(previous.begin(), previous.end(), now.begin())))
         return source;
     std::unordered_map<std::uint64_t, std::uint64_t> numbers;
     numbers.reserve(now.size());
@@ -167,7 +193,7 @@ std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> sour
     for (const std::uint64_t item : order) was_there[item] = true;
     for (std::uint64_t item = 0; item < now.size(); ++item)
         if (!was_there[item]) order.push_back(item);
-    return std::make_unique<RenumberedSource>(std::move(source), std::move(order));
+    return std::make_unique<RenumberedSource>(std::move(source), std::move(order), std::move(shapes));
 }
 
 void require_distinct_results(const BatchSource& source, std::span<const TensorSpec> outputs) {

@@ -25,6 +25,9 @@ std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 // A hash of each item's key and note, which identifies it among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 
+// The items' shapes (BatchSource::shape()); none if no item has one.
+std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source);
+
 // The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything. Also returns
 // it with --tile: there the source itself applies the limit, to pictures.
 std::unique_ptr<BatchSource> part_of(std::unique_ptr<BatchSource> whole, const InputSettings& config);
@@ -36,9 +39,11 @@ ItemRange share_of(const BatchSource& source, const InputSettings& config);
 
 // The source with the item numbers of an earlier run, and joined items after them: results and their records use these
 // numbers. `previous`: hashes_of_items() of that run, in its order. Returns `source` itself if it has that order
-// already, or lacks an item of that run.
+// already, or lacks an item of that run. `shapes`: shapes_of_items() of that run. They stay, so that its batches do: an
+// item that has another one now is unreadable.
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
-                                               std::span<const std::uint64_t> previous);
+                                               std::span<const std::uint64_t> previous,
+                                               std::vector<ItemShapes::Shape> shapes = {});
 
 // Refuses results with equal names. Results are files named KEY.OUTPUT.EXTENSION, and keys and outputs may contain
 // dots: with the outputs `classes` and `aux.classes`, the former of cat.aux equals the latter of cat. Errors:

@@ -70,6 +70,25 @@ TEST(Checkpoint, NamesOfItemsAreCompleteOrAbsent) {
               "\n");
 }
 
+TEST(Checkpoint, ShapesOfItemsAreCompleteOrAbsent) {
+    Checkpoint written = of_run(10000);
+    written.shapes.resize(10000);
+    for (std::int64_t i = 0; i < 9000; ++i) written.shapes[static_cast<std::size_t>(i)] = {1, i, 8};
+    const std::string shapes = shapes_lines(written.shapes);
+    EXPECT_EQ(std::count(shapes.begin(), shapes.end(), '\n'), 3);
+    const std::string text = written.header_line() + shapes + lines({{0, 8}});
+    EXPECT_EQ(parse_checkpoint(text, "file").shapes, written.shapes);
+    EXPECT_EQ(parse_checkpoint(text, "file").ignored_lines, 0U);
+    const std::string torn = written.header_line() + shapes.substr(shapes.find('\n') + 1);
+    EXPECT_TRUE(parse_checkpoint(torn, "file").shapes.empty());
+    EXPECT_TRUE(parse_checkpoint(of_run(9999).header_line() + shapes, "file").shapes.empty());
+    for (const char* line : {R"("from":0,"shapes":[["a"]]})", R"("from":0,"shapes":{"a":1}})", R"("shapes":[[1]]})"})
+        EXPECT_EQ(parse_checkpoint(of_run(1).header_line() + sealed_line(line), "file").ignored_lines, 1U) << line;
+    EXPECT_EQ(shapes_lines(std::vector<std::vector<std::int64_t>>{{1, 6}, {}}),
+              R"({"xxh3":"533c62e7bceb9bfc","from":0,"shapes":[[1,6],[]]})"
+              "\n");
+}
+
 TEST(Checkpoint, RecordsThatItsRunEnded) {
     const Checkpoint read = parse_checkpoint(of_run().header_line() + lines({{0, 8}}) + ended_line(), "file");
     EXPECT_TRUE(read.ended);

@@ -21,9 +21,13 @@ class Items final : public BatchSource {
     std::size_t max_key_bytes() const override { return 24; }
     std::string origin(std::uint64_t item) const override { return keys_[item]; }
     std::uint64_t note_hash(std::uint64_t item) const override { return keys_[item] == "noted" ? note : 0; }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override {
+        return shapes.empty() ? std::span<const std::int64_t>() : shapes[item];
+    }
     void load(std::uint64_t, std::span<std::byte>) override {}
 
     std::uint64_t note = 1;
+    std::vector<std::vector<std::int64_t>> shapes{};
 
   private:
     std::vector<std::string> keys_;

@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
@@ -186,6 +187,32 @@ TEST_F(GrowingInput, NumbersNewItemsLastAndKeepsDoneOnes) {
     // The next run knows the order of this one.
     EXPECT_EQ(done_of({"0", "a", "b", "c", "d", "e", "f"}), (Keys{"d", "f"}));
     EXPECT_EQ(order, (Keys{"b", "d", "f", "a", "c", "e", "0"}));
+}
+
+TEST_F(GrowingInput, KeepsTheShapesOfEarlierItems) {
+    using Shapes = std::vector<std::vector<std::int64_t>>;
+    const auto items_of = [](const Keys& keys, const Shapes& shapes) {
+        auto items = std::make_unique<Items>(keys);
+        items->shapes = shapes;
+        return items;
+    };
+    {
+        const auto items = items_of({"b", "c", "d", "e"}, {{1, 2}, {}, {1, 3}, {1, 4}});
+        RunCheckpoint first(config_of("a"), *items, EarlierWork::DoneAgain,
+                            [](const std::exception_ptr&) { ADD_FAILURE(); });
+        complete(first, {0, 1});
+    }
+    // One item joins, one is mended, one changes, one becomes unreadable, one stays.
+    const auto now = in_order_of_previous_runs(
+        items_of({"a", "b", "c", "d", "e"}, {{1, 8}, {1, 9}, {1, 7}, {}, {1, 4}}), config_of("b").output);
+    EXPECT_EQ(shapes_of_items(*now), (Shapes{{1, 2}, {1, 7}, {1, 3}, {1, 4}, {1, 8}}));
+    for (const std::uint64_t item : {1, 2, 3, 4}) EXPECT_NO_THROW(now->load(item, {})) << item;
+    try {
+        now->load(0, {});
+        ADD_FAILURE() << "it was read";
+    } catch (const UnreadableItem& problem) {
+        EXPECT_THAT(problem.what(), HasSubstr("its shape was [1, 2] in an earlier run, and is [1, 9]"));
+    }
 }
 
 // Its items would belong to another shard.

@@ -82,7 +82,9 @@ class FakeSource final : public BatchSource {
     std::string description() const override { return "fake"; }
     std::uint64_t items() const override { return items_; }
     RowKind row_kind() const override { return row_kind_; }
-    std::span<const std::int64_t> shape(std::uint64_t item) const override { return shapes[item]; }
+    std::span<const std::int64_t> shape(std::uint64_t item) const override {
+        return shapes.empty() ? std::span<const std::int64_t>() : shapes[item];
+    }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
     std::string_view key_of_whole(std::uint64_t item) const override { return whole.empty() ? keys_[item] : whole; }
     std::size_t max_key_bytes() const override { return 24; }
