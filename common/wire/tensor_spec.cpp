@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/error.hpp"
+#include "common/wire/shape_text.hpp"
 
 namespace offramp {
 
@@ -16,6 +17,13 @@ std::string to_string(DType dtype) {
         return std::string(kKinds[dtype.code]) + std::to_string(dtype.bits);
     return "dtype(" + std::to_string(dtype.code) + "," + std::to_string(dtype.bits) + "," +
            std::to_string(dtype.lanes) + ")";
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    std::string text;
+    for (const std::int64_t extent : shape)
+        text += (text.empty() ? "" : ", ") + (extent == kVarying ? "?" : std::to_string(extent));
+    return "[" + text + "]";
 }
 
 TensorSpec TensorSpec::contiguous(std::string name, DType dtype, std::span<const std::int64_t> shape) {
@@ -96,10 +104,7 @@ TensorSpec TensorSpec::with_rows(std::int64_t rows) const {
 }
 
 std::string TensorSpec::describe() const {
-    std::string text = name + " " + to_string(dtype) + " [";
-    for (std::size_t d = 0; d < dims; ++d)
-        text += (d == 0 ? "" : ", ") + (shape[d] == kVarying ? "?" : std::to_string(shape[d]));
-    return text + "]";
+    return name + " " + to_string(dtype) + " " + shape_text(std::span(shape).first(dims));
 }
 
 namespace {

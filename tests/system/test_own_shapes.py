@@ -318,6 +318,23 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertEqual(world.start().wait(), 65, world.logs())
         self.assertIn("failed in its own code on input float32 [1, 1, 3, 3, 3] (0.npy): ", world.logs())
 
+    def test_most_arrays_decide_the_number_of_dimensions(self):
+        import torch
+
+        mixed = self.folder / "most"
+        mixed.mkdir()
+        numpy.save(mixed / "-first.npy", numpy.zeros((40, 31), "f4"))
+        random, network, wanted = numpy.random.default_rng(8), torch.jit.load(str(self.of_pictures)), {}
+        for name, size in (("1", (40, 31)), ("2", (33, 47))):
+            array = random.random((3, *size), numpy.float32)
+            numpy.save(mixed / f"{name}.npy", array)
+            with torch.no_grad():
+                wanted[name] = {"output": network(torch.from_numpy(array)[None])[0].numpy()}
+        world = self.ended("npy", mixed, "--model", str(self.of_pictures), "--resize", "none")
+        self.assertAre(wanted, world.output)
+        self.assertIn("-first.npy", world.logs())
+        self.assertIn("an array <f4 [40, 31], and the model takes [?, ?, ?]", world.logs())
+
     def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
         empty, broken = self.folder / "empty", self.folder / "broken"
         empty.mkdir()

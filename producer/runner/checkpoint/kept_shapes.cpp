@@ -8,9 +8,22 @@
 
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
+#include "common/json/json_text.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
 namespace offramp {
+namespace {
+
+using nlohmann::json;
+
+// Of a line whose hash is right.
+SampleForm form_in(const json& kept) {
+    return {.shape = kept["shape"].get<std::vector<std::int64_t>>(),
+            .is_picture = kept["picture"].get<bool>(),
+            .has_pixels = kept["pixels"].get<bool>()};
+}
+
+}  // namespace
 
 void keep_shapes(const std::string& path, const ItemShapes& shapes) {
     std::vector<ItemShapes::Shape> all;
@@ -19,6 +32,9 @@ void keep_shapes(const std::string& path, const ItemShapes& shapes) {
         return SystemError("writing " + path, problem, "Give the run a directory that this user may write to",
                            ErrorKind::CannotWrite);
     });
+    const SampleForm& form = shapes.form();
+    const json kept = {{"shape", form.shape}, {"picture", form.is_picture}, {"pixels", form.has_pixels}};
+    file.write(sealed_line("\"form\":" + json_text(kept) + "}"));
     file.write(shapes_lines(all));
     file.put_in_place();
 }
@@ -30,7 +46,10 @@ bool add_kept_shapes(const std::string& path, std::uint64_t items, ItemShapes& s
     for (std::string_view left = *text; !left.empty();) {
         const std::string_view line = left.substr(0, left.find('\n'));
         left.remove_prefix(std::min(line.size() + 1, left.size()));
-        if (!add_shapes_line(opened_line(line), kept))
+        const json object = opened_line(line);
+        if (object.is_object() && object.contains("form"))
+            shapes.set_form(form_in(object["form"]));
+        else if (!add_shapes_line(object, kept))
             throw ProtocolError(path + " is damaged", "Start the run again, with --resume");
     }
     if (kept.size() != items)

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "common/app/images/item_keys.hpp"
-#include "common/app/images/unreadable_item.hpp"
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/app/settings/sections.hpp"
@@ -121,19 +120,6 @@ void take_shape(ModelMetadata& metadata, const NpyFile& array) {
 bool has_shape_of_a_sample(const NpyFile& array) {
     return !array.row_shape().empty() && array.row_shape().size() < kMaxDims &&
            std::ranges::none_of(array.row_shape(), [](std::int64_t extent) { return extent == 0; });
-}
-
-// The path of the first array that is readable and not empty, or of the first one: unreadable arrays are skipped later.
-std::string first_with_samples(const std::string& folder, const std::vector<std::string>& names) {
-    const auto path_of = [&](const std::string& name) { return (std::filesystem::path(folder) / name).string(); };
-    for (const std::string& name : names) {
-        try {
-            if (has_shape_of_a_sample(NpyFile(path_of(name), NpyFile::Items::Whole))) return path_of(name);
-        } catch (const UnreadableItem&) {
-        } catch (const ConfigError&) {
-        }
-    }
-    return path_of(names.front());
 }
 
 }  // namespace
@@ -259,11 +245,9 @@ ModelMetadata settled_metadata(const RunConfig& config) {
     if (!is_open || config.input.empty() || source_of_input(config.source, config.input) != "npy") return metadata;
     const bool folder = std::filesystem::is_directory(config.input, ignored);
     const std::vector<std::string> names = folder ? arrays_in(config.input) : std::vector<std::string>{};
-    if (folder && (names.empty() || any_shape)) return metadata;
+    if (folder && (names.empty() || any_shape || keeps_shapes(config))) return metadata;
     const NpyFile array =
-        folder ? NpyFile(keeps_shapes(config) ? first_with_samples(config.input, names)
-                                              : (std::filesystem::path(config.input) / names.front()).string(),
-                         NpyFile::Items::Whole)
+        folder ? NpyFile((std::filesystem::path(config.input) / names.front()).string(), NpyFile::Items::Whole)
                : NpyFile(config.input);
     const bool has_samples = has_shape_of_a_sample(array);
     if (any_shape) {
@@ -274,9 +258,6 @@ ModelMetadata settled_metadata(const RunConfig& config) {
         return metadata;
     }
     if (has_samples) take_shape(metadata, array);
-    // Each array in the folder keeps its own shape.
-    if (folder && keeps_shapes(config) && !metadata.input_shape.empty())
-        metadata.input_shape.assign(metadata.input_shape.size(), kVarying);
     if (has_samples && folder) metadata.shape_from = "'" + printable(array.path()) + "'";
     return metadata;
 }

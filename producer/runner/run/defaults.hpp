@@ -34,9 +34,9 @@ void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);
 void require_outputs_of_file(const RunConfig& config);
 
 // The metadata of a model's file before it is loaded, from the file beside it. If it leaves the input open, the shape
-// comes from the rows of the input's .npy file, or of the arrays in an input folder. For a built-in model, the
-// defaults. `config`: as given, or resolved. Blocks: on the disk. Errors: ConfigError of the metadata, or of the array
-// (NoInput, BadInput).
+// comes from the rows of the input's .npy file, or of the arrays in an input folder; own_shapes() adds it if they keep
+// their shapes. For a built-in model, the defaults. `config`: as given, or resolved. Blocks: on the disk. Errors:
+// ConfigError of the metadata, or of the array (NoInput, BadInput).
 ModelMetadata settled_metadata(const RunConfig& config);
 
 }  // namespace offramp

@@ -16,6 +16,7 @@
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/output_forms.hpp"
+#include "common/wire/shape_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/checkpoint/kept_shapes.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
@@ -231,7 +232,7 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config) {
     return device;
 }
 
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetadata& metadata,
                                              const OpenedInput& opened, const Device& device, const std::string& kept,
                                              const StillWanted& still_wanted) {
     const bool pictures = metadata.takes_pictures();
@@ -265,9 +266,7 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Mode
     const std::uint64_t items = config.limit == 0 ? all : std::min(config.limit, all);
     const bool are_kept = !kept.empty() && add_kept_shapes(kept, items, *shapes);
     if (arrays && !are_kept) {
-        const std::vector<std::int64_t> wanted =
-            pictures ? std::vector<std::int64_t>{3, kVarying, kVarying} : metadata.input_shape;
-        add_shapes(config.input, items, wanted, pictures, still_wanted, *shapes);
+        add_shapes(config.input, items, metadata.input_shape, metadata.height != 0, still_wanted, *shapes);
     } else if (!are_kept) {
         add_shapes(*opened.pictures, items, still_wanted, *shapes);
     }
@@ -276,6 +275,7 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const Mode
             "--input '" + printable(config.input) + "': no item is readable. The first: " + shapes->first_fault(), "",
             ErrorKind::BadInput);
     require_memory_for(*shapes, config, opened, device.is_gpu());
+    if (arrays && !shapes->form().is_picture) metadata.input_shape = shapes->form().shape;
     return shapes;
 }
 

@@ -32,11 +32,11 @@ struct OpenedModel {
 OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const EgressTraits& traits, Device& device,
                        Stream& compute, const OpenedInput& from);
 
-// The shapes of an input whose items keep theirs; null: all have one shape. `metadata`: settled_metadata(). `kept`: the
-// file of the run to recover (kept_shapes.hpp); empty: the run begins. Errors: ConfigError: no item can be read
-// (BadInput); such input does not go with the model (Usage). Error (System): the largest item exceeds the memory. Those
-// of add_kept_shapes().
-std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, const ModelMetadata& metadata,
+// The shapes of an input whose items keep theirs; null: all have one shape. `metadata`: settled_metadata(); gets the
+// shape of a sample if only the arrays have it. `kept`: the file of the run to recover (kept_shapes.hpp); empty: the
+// run begins. Errors: ConfigError: no item can be read (BadInput); such input does not go with the model (Usage). Error
+// (System): the largest item exceeds the memory. Those of add_kept_shapes().
+std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetadata& metadata,
                                              const OpenedInput& opened, const Device& device, const std::string& kept,
                                              const StillWanted& still_wanted);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/app/images/unreadable_item.hpp"
-#include "producer/runner/sources/npy_file.hpp"
+#include "common/wire/shape_text.hpp"
 
 namespace offramp {
 namespace {

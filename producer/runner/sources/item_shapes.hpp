@@ -10,6 +10,13 @@
 
 namespace offramp {
 
+// A sample of a model that takes each array of a folder in its own shape.
+struct SampleForm {
+    std::vector<std::int64_t> shape;  // kVarying where samples differ
+    bool is_picture = false;          // [3, height, width]
+    bool has_pixels = false;          // a picture's elements are 8-bit; its array may also be [height, width, 3]
+};
+
 // The shapes of a source's items, which may differ. Thread: any, once filled. Blocks: never.
 class ItemShapes {
   public:
@@ -17,12 +24,15 @@ class ItemShapes {
     // Numbers in an item. More are unreadable: several items are in memory at a time.
     static constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 30U;
 
-    // `files`: of a folder of arrays, in order. The folder may change later; this list and the shapes belong together.
+    // `files`: the arrays of a folder, in order. The folder may change later; this list and the shapes belong together.
     explicit ItemShapes(std::vector<std::string> files = {}) : files_(std::move(files)) {}
     ItemShapes(const ItemShapes&) = delete;
     ItemShapes& operator=(const ItemShapes&) = delete;
 
     const std::vector<std::string>& files() const { return files_; }
+    // What a model takes of a folder of arrays.
+    const SampleForm& form() const { return form_; }
+    void set_form(SampleForm form) { form_ = std::move(form); }
 
     // Adds the next item.
     void add(const Shape& shape);
@@ -44,6 +54,7 @@ class ItemShapes {
 
   private:
     std::vector<std::string> files_;
+    SampleForm form_;
     struct Known {
         std::uint64_t first_item = 0;
         std::uint64_t numbers = 0;  // in an item

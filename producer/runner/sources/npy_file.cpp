@@ -15,6 +15,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/numerics/float16_bits.hpp"
+#include "common/wire/shape_text.hpp"
 
 namespace offramp {
 namespace {
@@ -182,12 +183,6 @@ std::vector<std::int64_t> row_major(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-std::string shape_text(std::span<const std::int64_t> shape) {
-    std::string text;
-    for (const std::int64_t side : shape) text += (text.empty() ? "" : ", ") + std::to_string(side);
-    return "[" + text + "]";
-}
-
 NpyFile::NpyFile(std::string path, Items items) : path_(std::move(path)), file_(opened(path_)), items_(items) {
     std::vector<std::byte> front(std::min<std::uint64_t>(file_.size(), kMostNpyHeaderBytes));
     try {
@@ -268,19 +263,18 @@ NpyHeader read_npy_header(std::span<const std::byte> front) {
     return header;
 }
 
+NpyRowLayout::Element NpyRowLayout::element_of(const NpyFile& file) {
+    const std::string& descr = file.header().descr;
+    if (descr == "<f4") return Element::Float32;
+    if (descr == "<f2") return Element::Float16;
+    if (descr == "|u1" || descr == "<u1") return Element::UInt8;
+    file.refuse("its elements are " + printable(descr) + "; supported are <f4, <f2 and |u1",
+                "Save array.astype('<f4')");
+}
+
 NpyRowLayout NpyRowLayout::of(const NpyFile& file, const TensorSpec& input, const std::string& model,
                               bool model_takes_images) {
-    NpyRowLayout layout;
-    const std::string& descr = file.header().descr;
-    if (descr == "<f4")
-        layout.from = Element::Float32;
-    else if (descr == "<f2")
-        layout.from = Element::Float16;
-    else if (descr == "|u1" || descr == "<u1")
-        layout.from = Element::UInt8;
-    else
-        file.refuse("its elements are " + printable(descr) + "; supported are <f4, <f2 and |u1",
-                    "Save array.astype('<f4')");
+    NpyRowLayout layout{.from = element_of(file)};
     if (input.dims == 0)
         throw ConfigError("source 'npy' gives input, but the model '" + model + "' takes none",
                           "Choose a model that takes input");

@@ -69,9 +69,6 @@ class NpyFile {
     std::uint64_t note_ = 0;
 };
 
-// "[3, 16]"
-std::string shape_text(std::span<const std::int64_t> shape);
-
 // The conversion of an array's row to a staged row: element types and places. Pure.
 struct NpyRowLayout {
     enum class Element { Float32, Float16, UInt8 };
@@ -85,7 +82,13 @@ struct NpyRowLayout {
     static NpyRowLayout of(const NpyFile& file, const TensorSpec& input, const std::string& model,
                            bool model_takes_images);
 
-    std::size_t from_bytes() const { return from == Element::Float32 ? 4 : from == Element::Float16 ? 2 : 1; }
+    // Errors: ConfigError (BadInput): other elements.
+    static Element element_of(const NpyFile& file);
+    static std::size_t bytes_of(Element element) {
+        return element == Element::Float32 ? 4 : element == Element::Float16 ? 2 : 1;
+    }
+
+    std::size_t from_bytes() const { return bytes_of(from); }
     std::size_t to_bytes() const { return to == RowKind::Pixels ? 1 : 4; }
 };
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <system_error>
 
 #define XXH_INLINE_ALL
@@ -15,6 +16,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/numerics/float16_bits.hpp"
+#include "common/wire/shape_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 
@@ -155,24 +157,52 @@ bool is_array(const std::string& name) {
     return name.size() > kEnding.size() && name.ends_with(kEnding) && !name.starts_with('.');
 }
 
-// The shape of an array that the model takes in its own shape.
-ItemShapes::Shape own_shape(const NpyFile& array, std::span<const std::int64_t> wanted, bool images) {
-    const auto fits = [&](const ItemShapes::Shape& shape) {
-        return std::ranges::equal(
-            wanted, shape, [](std::int64_t most, std::int64_t extent) { return most == kVarying || most == extent; });
-    };
-    const std::string& descr = array.header().descr;
-    ItemShapes::Shape shape(array.row_shape().begin(), array.row_shape().end());
-    if (images && shape.size() == 3 && shape[2] == 3 && (descr == "|u1" || descr == "<u1"))
-        shape = {3, shape[0], shape[1]};
-    if (!fits(shape)) {
-        std::string text;
-        for (const std::int64_t extent : wanted)
-            text += (text.empty() ? "" : ", ") + (extent == kVarying ? "?" : std::to_string(extent));
-        throw UnreadableItem("an array " + array.describe() + ", and the model takes [" + text + "]");
-    }
-    ItemShapes::require_size(shape);
-    return shape;
+// An array that may be a sample in its own shape.
+struct FoundArray {
+    ItemShapes::Shape shape;
+    bool has_pixels = false;  // 8-bit, of three channels
+    std::string text;
+};
+
+// Errors: ConfigError, UnreadableItem: no model takes the array, or the file has less than its header claims.
+FoundArray found_array(NpyFile& file) {
+    const NpyRowLayout::Element element = NpyRowLayout::element_of(file);
+    FoundArray array{.shape = {file.row_shape().begin(), file.row_shape().end()}, .text = file.describe()};
+    if (array.shape.empty() || array.shape.size() >= kMaxDims)
+        throw UnreadableItem("an array " + array.text + " has " + std::to_string(array.shape.size()) +
+                             " dimensions; a sample has 1 to " + std::to_string(kMaxDims - 1));
+    ItemShapes::require_size(array.shape);
+    file.settle(NpyRowLayout::bytes_of(element));
+    array.has_pixels = element == NpyRowLayout::Element::UInt8 && array.shape.size() == 3 &&
+                       (array.shape[2] == 3 || array.shape[0] == 3);
+    return array;
+}
+
+// Of most arrays; the first one's if there are equally many. `are_pictures`: of any type.
+SampleForm form_of_most(std::span<const FoundArray> arrays, bool are_pictures) {
+    std::map<std::size_t, std::uint64_t> votes;  // by the number of dimensions; 0: pixels
+    const auto kind_of = [](const FoundArray& array) { return array.has_pixels ? 0 : array.shape.size(); };
+    for (const FoundArray& array : arrays)
+        if (!array.shape.empty()) ++votes[kind_of(array)];
+    std::size_t most = 3;
+    for (const FoundArray& array : arrays)
+        if (!array.shape.empty() && votes[kind_of(array)] > votes[most]) most = kind_of(array);
+    if (most != 0 && !are_pictures) return {.shape = std::vector<std::int64_t>(most, kVarying)};
+    return {.shape = {3, kVarying, kVarying}, .is_picture = true, .has_pixels = most == 0};
+}
+
+// The shape as the model takes it. Errors: UnreadableItem.
+ItemShapes::Shape taken_shape(const FoundArray& array, const SampleForm& form) {
+    ItemShapes::Shape shape = array.shape;
+    if (form.has_pixels && array.has_pixels && shape[2] == 3) shape = {3, shape[0], shape[1]};
+    const bool fits = (!form.is_picture || array.has_pixels == form.has_pixels) &&
+                      std::ranges::equal(form.shape, shape, [](std::int64_t wanted, std::int64_t extent) {
+                          return wanted == kVarying || wanted == extent;
+                      });
+    if (fits) return shape;
+    throw UnreadableItem("an array " + array.text + ", and the model takes " + shape_text(form.shape) +
+                         (form.has_pixels ? " or [?, ?, 3] of 8 bits" : "") +
+                         ". Bring it to that shape, leave it out, or write another input-shape in the metadata");
 }
 
 class NpyCases final : public BatchSource {
@@ -249,10 +279,8 @@ class NpyCases final : public BatchSource {
                        " in " + printable(folder_);
     }
     std::string path_of(std::uint64_t item) const { return (std::filesystem::path(folder_) / names_[item]).string(); }
-    ItemShapes::Shape own_shape_of(const NpyFile& array) const {
-        return own_shape(array, std::span(input_.shape).subspan(1, input_.dims - 1), takes_images_);
-    }
-    NpyRowLayout layout_of(const NpyFile& array) const {
+    ItemShapes::Shape own_shape_of(NpyFile& array) const { return taken_shape(found_array(array), shapes_->form()); }
+    NpyRowLayout layout_of(NpyFile& array) const {
         if (!shapes_) return NpyRowLayout::of(array, input_, model_, takes_images_);
         return NpyRowLayout::of(array, in_shape(input_, 1, own_shape_of(array)), model_, takes_images_);
     }
@@ -284,22 +312,36 @@ std::vector<std::string> arrays_in(const std::string& folder) {
     return names;
 }
 
-void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> wanted, bool images,
-                const StillWanted& still_wanted, ItemShapes& shapes) {
-    const auto unreadable = [&](const std::string& name, const std::exception& problem) {
-        shapes.add_unreadable(printable(name) + ": " + problem.what());
-    };
-    for (const std::string& name : shapes.files()) {
-        if (shapes.items() == arrays) break;
-        if (still_wanted) still_wanted();
+void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> declared,
+                bool are_pictures, const StillWanted& still_wanted, ItemShapes& shapes) {
+    const auto attempt = [](FoundArray& array, const auto& work) {
         try {
-            shapes.add(own_shape(NpyFile((std::filesystem::path(folder) / name).string(), NpyFile::Items::Whole),
-                                 wanted, images));
+            work();
+            return;
         } catch (const UnreadableItem& problem) {
-            unreadable(name, problem);
+            array.text = problem.what();
         } catch (const ConfigError& problem) {
-            unreadable(name, problem);
+            array.text = problem.what();
         }
+        array.shape.clear();
+    };
+    std::vector<FoundArray> found(arrays);
+    for (std::uint64_t item = 0; item < arrays; ++item) {
+        if (still_wanted) still_wanted();
+        attempt(found[item], [&] {
+            NpyFile file((std::filesystem::path(folder) / shapes.files()[item]).string(), NpyFile::Items::Whole);
+            found[item] = found_array(file);
+        });
+    }
+    shapes.set_form(declared.empty() ? form_of_most(found, are_pictures)
+                                     : SampleForm{.shape = {declared.begin(), declared.end()}});
+    for (std::uint64_t item = 0; item < arrays; ++item) {
+        FoundArray& array = found[item];
+        if (!array.shape.empty()) attempt(array, [&] { array.shape = taken_shape(array, shapes.form()); });
+        if (array.shape.empty())
+            shapes.add_unreadable(printable(shapes.files()[item]) + ": " + array.text);
+        else
+            shapes.add(array.shape);
     }
 }
 

@@ -22,11 +22,11 @@ std::vector<std::string> arrays_in(const std::string& folder);
 // True if the input is a folder with .npy files and without pictures.
 bool has_arrays_alone(const std::string& input);
 
-// Adds the shapes of the first `arrays` of shapes.files(), as the model takes them. `wanted`: of a sample, with
-// kVarying where they differ. `images`: 8-bit [height, width, 3] are also taken for [3, height, width]. Blocks: on the
-// disk.
-void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> wanted, bool images,
-                const StillWanted& still_wanted, ItemShapes& shapes);
+// Adds the shapes of the first `arrays` of shapes.files(), as the model takes them, and their form. `declared`: the
+// shape of a sample, with kVarying where samples differ. Empty: samples are pictures if `are_pictures`, or if most
+// arrays are 8-bit and of three channels; otherwise they have as many dimensions as most arrays. Blocks: on the disk.
+void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> declared,
+                bool are_pictures, const StillWanted& still_wanted, ItemShapes& shapes);
 
 // A source in which each file is one item, with the file's name. The first file sets type and shape of all; with
 // SourceOptions::shapes, the first that fits sets the type. Errors: ConfigError when there is no array (NoInput);

@@ -15,7 +15,7 @@
 
 #include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
-#include "producer/runner/sources/npy_file.hpp"
+#include "common/wire/shape_text.hpp"
 
 namespace offramp {
 namespace {

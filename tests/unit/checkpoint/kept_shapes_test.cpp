@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {
@@ -18,10 +19,13 @@ TEST(KeptShapes, AreThoseOfTheRunThatBegan) {
     shapes.add({1, 6, 10});
     shapes.add_unreadable("a.npy: truncated");
     shapes.add({1, 5, 9});
+    shapes.set_form({.shape = {1, kVarying, kVarying}, .is_picture = true, .has_pixels = true});
     keep_shapes(path, shapes);
     ItemShapes again;
     EXPECT_TRUE(add_kept_shapes(path, 3, again));
     for (std::uint64_t item = 0; item < 3; ++item) EXPECT_EQ(again.of(item), shapes.of(item)) << item;
+    EXPECT_EQ(again.form().shape, shapes.form().shape);
+    EXPECT_TRUE(again.form().is_picture && again.form().has_pixels);
     ItemShapes other;
     EXPECT_THROW(add_kept_shapes(path, 4, other), ConfigError) << "the input has another item";
     std::ofstream(path, std::ios::app) << "torn";

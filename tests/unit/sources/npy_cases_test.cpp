@@ -7,6 +7,7 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
+#include "common/wire/shape_text.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 
@@ -88,6 +89,64 @@ TEST_F(NpyCases, RefusesAFirstArrayThatDoesNotFit) {
     EXPECT_THROW(make(), ConfigError);
     write("a.npy", "(2, 2)", test::counting(4));
     EXPECT_THROW(make(), ConfigError);
+}
+
+struct OwnShapes : NpyCases {
+    // "?": unreadable
+    std::string shapes_of(std::vector<std::int64_t> declared = {}, bool are_pictures = false) {
+        const auto names = arrays_in(config.input);
+        found = std::make_unique<ItemShapes>(names);
+        add_shapes(config.input, names.size(), declared, are_pictures, {}, *found);
+        std::string text = shape_text(found->form().shape) + ":";
+        for (std::uint64_t item = 0; item < found->items(); ++item)
+            text += found->of(item).empty() ? " ?" : " " + shape_text(found->of(item));
+        return text;
+    }
+    void write_bytes(const std::string& name, const std::string& shape, std::size_t bytes) {
+        folder.write(name, test::npy("|u1", shape, std::string(bytes, '\1')));
+    }
+
+    std::unique_ptr<ItemShapes> found;
+};
+
+TEST_F(OwnShapes, MostArraysDecideWhatTheModelTakes) {
+    write("a.npy", "(3, 2, 2)", test::counting(12));
+    EXPECT_EQ(shapes_of(), "[?, ?, ?]: [3, 2, 2]") << "floats are the model's input";
+    EXPECT_FALSE(found->form().is_picture);
+    EXPECT_EQ(shapes_of({}, true), "[3, ?, ?]: [3, 2, 2]");
+    write("b.npy", "(4, 2)", test::counting(8));
+    EXPECT_EQ(shapes_of(), "[?, ?, ?]: [3, 2, 2] ?") << "the first of equally many";
+    write("c.npy", "(1, 5)", test::counting(5));
+    EXPECT_EQ(shapes_of(), "[?, ?]: ? [4, 2] [1, 5]");
+    EXPECT_EQ(shapes_of({4, kVarying}), "[4, ?]: ? [4, 2] ?");
+    EXPECT_THAT(found->first_fault(), AllOf(HasSubstr("a.npy: an array <f4 [3, 2, 2], and the model takes [4, ?]"),
+                                            HasSubstr("Bring it to")));
+}
+
+TEST_F(OwnShapes, MostArraysAreEightBitPictures) {
+    write("a.npy", "(3, 2, 2)", test::counting(12));
+    write_bytes("b.npy", "(2, 4, 3)", 24);
+    write_bytes("c.npy", "(3, 5, 1)", 15);
+    write_bytes("d.npy", "(2, 4, 4)", 32);
+    write_bytes("e.npy", "(2, 2, 3)", 12);
+    EXPECT_EQ(shapes_of(), "[3, ?, ?]: ? [3, 2, 4] [3, 5, 1] ? [3, 2, 2]");
+    EXPECT_TRUE(found->form().has_pixels);
+    EXPECT_THAT(found->first_fault(), HasSubstr("takes [3, ?, ?] or [?, ?, 3] of 8 bits"));
+}
+
+TEST_F(OwnShapes, AHeaderThatClaimsTooMuchIsRefusedByName) {
+    write("a.npy", "(2, 3)", test::counting(6));
+    for (const char* shape :
+         {"(4, 3)", "(0, 3)", "(1099511627776, 16777216)", "(9223372036854775807, 2)", "(2, -3)",
+          "(2, 99999999999999999999)", "(4294967296, 4294967296)", "()", "(1, 1, 1, 1, 1, 1, 2, 3)"}) {
+        write("b.npy", shape, test::counting(6));
+        EXPECT_EQ(shapes_of(), "[?, ?]: [2, 3] ?") << shape;
+        EXPECT_THAT(found->first_fault(), HasSubstr("b.npy")) << shape;
+        EXPECT_EQ(found->extremes().size(), 1U) << shape;
+    }
+    folder.write("b.npy", test::npy("<i8", "(2, 3)", test::bytes_of(std::vector<std::int64_t>(6))));
+    EXPECT_EQ(shapes_of(), "[?, ?]: [2, 3] ?");
+    EXPECT_THAT(found->first_fault(), HasSubstr("its elements are <i8"));
 }
 
 TEST_F(NpyCases, AFolderWithPicturesIsReadAsPictures) {

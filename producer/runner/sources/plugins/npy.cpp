@@ -3,6 +3,7 @@
 
 #include "common/app/images/item_keys.hpp"
 #include "common/base/error.hpp"
+#include "common/wire/shape_text.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
