@@ -30,25 +30,27 @@ std::optional<Number> parse_number(std::string_view text) {
     return number;
 }
 
-std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
+}  // namespace
+
+std::optional<std::vector<std::int64_t>> parse_sample_shape(std::string_view text,
+                                                            std::optional<std::int64_t> varying) {
     if (text.empty() || text.back() == 'x') return std::nullopt;
     std::vector<std::int64_t> shape;
     while (!text.empty()) {
         const std::string_view part = take_part(text, 'x');
-        const auto extent = parse_number<std::int64_t>(part);
-        if (!extent || *extent < 1 || *extent > kMaxExtent || shape.size() == kMaxSampleDims) return std::nullopt;
-        shape.push_back(*extent);
+        const bool varies = varying && part == "?";
+        const auto extent = parse_number<std::int64_t>(part).value_or(0);
+        if ((!varies && (extent < 1 || extent > kMaxExtent)) || shape.size() == kMaxSampleDims) return std::nullopt;
+        shape.push_back(varies ? *varying : extent);
     }
     return shape;
 }
-
-}  // namespace
 
 std::optional<OutputShapes> OutputShapes::parse(std::string_view text) {
     if (text.empty() || text.back() == ',') return std::nullopt;
     OutputShapes shapes;
     while (!text.empty()) {
-        auto shape = parse_shape(take_part(text, ','));
+        auto shape = parse_sample_shape(take_part(text, ','));
         if (!shape || shapes.outputs.size() == kMaxOutputs) return std::nullopt;
         shapes.outputs.push_back(std::move(*shape));
     }

@@ -8,11 +8,16 @@
 
 namespace offramp {
 
+// The shape of a sample, as a user writes it: "1x?x?", with '?' where samples differ. Accepts 1 to 7 dimensions of 1 to
+// 65536. Returns nothing for any other text. `varying`: stands for '?'; nothing: there is none.
+std::optional<std::vector<std::int64_t>> parse_sample_shape(std::string_view text,
+                                                            std::optional<std::int64_t> varying = {});
+
 // The shapes of one sample's outputs, as a user writes them: "96x256x256,192x128x128" are two outputs.
 struct OutputShapes {
     std::vector<std::vector<std::int64_t>> outputs;
 
-    // Accepts 1 to 16 outputs with 1 to 7 dimensions of 1 to 65536. Returns nothing for any other text.
+    // Accepts 1 to 16 outputs, without '?'. Returns nothing for any other text.
     static std::optional<OutputShapes> parse(std::string_view text);
 };
 

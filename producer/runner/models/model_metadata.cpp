@@ -91,25 +91,6 @@ Reader three_numbers(std::array<float, 3> ModelMetadata::*member, float least) {
     };
 }
 
-// "1x?x?"
-std::optional<std::vector<std::int64_t>> varying_shape(std::string text) {
-    std::vector<std::size_t> varying;
-    std::size_t dim = 0;
-    for (std::size_t at = 0; at < text.size(); ++at) {
-        dim += text[at] == 'x' ? 1 : 0;
-        if (text[at] != '?') continue;
-        varying.push_back(dim);
-        text[at] = '1';
-        const bool alone = (at == 0 || text[at - 1] == 'x') && (at + 1 == text.size() || text[at + 1] == 'x');
-        if (!alone) return std::nullopt;
-    }
-    const auto shapes = OutputShapes::parse(text);
-    if (!shapes || shapes->outputs.size() != 1) return std::nullopt;
-    std::vector<std::int64_t> shape = shapes->outputs.front();
-    for (const std::size_t each : varying) shape[each] = kVarying;
-    return shape;
-}
-
 template <class Metadata>
 struct Key {
     std::string accepted;
@@ -151,7 +132,7 @@ const Keys<ModelMetadata>& known_keys() {
          {"the shape of one sample, as \"128x256\", or \"1x?x?\" if samples differ; left out: a picture",
           {TomlType::String},
           [](ModelMetadata& metadata, const std::string& text) {
-              const auto shape = varying_shape(text);
+              const auto shape = parse_sample_shape(text, kVarying);
               metadata.input_shape = shape.value_or(std::vector<std::int64_t>{});
               return shape.has_value();
           }}},
@@ -182,7 +163,7 @@ const Keys<ModelMetadata>& known_keys() {
           {TomlType::String},
           [](ModelMetadata& metadata, const std::string& text) {
               for (const std::string& part : parts_of(text)) {
-                  const auto shape = part == "()" ? std::vector<std::int64_t>{} : varying_shape(part);
+                  const auto shape = part == "()" ? std::vector<std::int64_t>{} : parse_sample_shape(part, kVarying);
                   if (!shape) return false;
                   metadata.output_shapes.push_back(*shape);
               }
