@@ -351,7 +351,7 @@ void EmbeddedEgress::Parts::require_room(const std::vector<DeviceTensor>& tensor
     }
 }
 
-// Of a batch with more parts than the pool has slabs, a run that drops would lose a part whatever its consumers do.
+// If a batch had more parts than the pool has slabs, a run that drops would lose a part whatever its consumers do.
 void EmbeddedEgress::Parts::require_slabs(const std::vector<DeviceTensor>& tensors, std::uint32_t rows) const {
     std::uint32_t parts = 0;
     for (std::uint32_t first = 0; first < rows; ++parts)

@@ -31,7 +31,7 @@ std::vector<TokenRows> resident_texts(const ModelInput& input) {
     return token_rows(std::vector(static_cast<std::size_t>(input.tensor.rows()), longest), longest);
 }
 
-// Of input of items that differ in shape, unless it is one item.
+// The largest batch of items that differ in shape, unless it is one item.
 constexpr std::uint64_t kMostNumbersInBatch = std::uint64_t{32} << 20U;
 
 std::uint64_t rows_at_once(std::span<const std::int64_t> shape, std::uint32_t batch) {

@@ -500,7 +500,7 @@ class FileModel final : public Model {
         return {made.sizes().begin() + 1, made.sizes().end()};
     }
 
-    // Of a sample of another shape than the first one's.
+    // `made`: the output for a sample of another shape than the first one's.
     void note_extents(std::size_t output, const at::Tensor& made) {
         const TensorSpec& first = outputs_[output];
         if (made.dim() != static_cast<std::int64_t>(first.dims) || made.size(0) != 1)

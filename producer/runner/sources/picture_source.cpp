@@ -56,7 +56,7 @@ class Decoders {
     std::vector<std::unique_ptr<ImageDecoder>> idle_;
 };
 
-// Of a picture that the model takes in its own size.
+// The shape of a picture that the model takes in its own size.
 ItemShapes::Shape shape_of(ImageDecoder& decoder, const PicturePlace& place) {
     const ImageSize size = decoder.size_of_file(place);
     check_pixels(size);
