@@ -93,7 +93,7 @@ class Launcher(LeavesNothing):
             (folder / "none.jsonl").write_text("\n")
             (folder / "none.txt").write_bytes(b"\xef\xbb\xbf")
             for flags, reason in (
-                (("--input", "empty"), "no image file in this folder"),
+                (("--input", "empty"), "arrays are files in this folder that end in .npy"),
                 (("--input", "others"), "no image file in this folder (1 other files)"),
                 (("--input", "list.txt"), "no path in this list file"),
                 (("--input", "none.jsonl"), "the manifest has no lines"),

@@ -341,6 +341,9 @@ class OwnShapes(TextRuns, unittest.TestCase):
         broken.mkdir()
         (broken / "one.npy").write_bytes(b"no array")
         fixed = self.saved(networks_in(self.folder, NETWORKS).Volumes(), "fixed.pt", 'input-shape = "1x6x10x8"\n')
+        package = self.folder / "package.pt2"  # refused by its metadata, before it is loaded
+        package.write_bytes(b"")
+        package.with_suffix(".toml").write_text('image-size = "48x64"\n')
         cuts = ("--image-size", "64")
         for words, told in (
             (("npy", empty), ("no .npy file in this folder",)),
@@ -352,7 +355,11 @@ class OwnShapes(TextRuns, unittest.TestCase):
             (("npy", self.volumes, "--measure-limits", "3"), ("--measure-limits does not go with items",)),
             (
                 ("npy", self.volumes, "--model", str(fixed), "--resize", "none"),
-                ("takes arrays of one shape", "Write '?'"),
+                ("takes only arrays of [1, 6, 10, 8]", "Leave --resize none out", "write '?'"),
+            ),
+            (
+                self.of_images("--model", str(package)),
+                ("takes only pictures of 48 x 64 pixels", "package.toml", "Leave --resize none out"),
             ),
             (self.of_images(*cuts), ("--image-size 64 does not go with --resize none",)),
             (self.of_images("--processor", "mask-png"), ("mask-png' does not go with --resize none",)),

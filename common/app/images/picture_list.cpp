@@ -110,7 +110,8 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
     if (walk.names.empty())
         no_input(input, "no image file in this folder (" + std::to_string(walk.other_files) + " other files)",
                  "Images are files that end in .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp or "
-                 ".gif, in this folder or below it. Hidden files are skipped");
+                 ".gif, in this folder or below it; arrays are files in this folder that end in .npy. Hidden files are "
+                 "skipped");
     std::sort(walk.names.begin(), walk.names.end());
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,

@@ -233,7 +233,8 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
     if (!metadata.takes_pictures() || metadata.height != 0) return {};
     return "pictures are resized to " + size + " pixels, a default: neither '" + resolved.model + "' nor " +
            metadata.file +
-           " states the size that the model was made for. Give --image-size N, or write image-size = N there";
+           " states the size that the model was made for. Give --image-size N, or write image-size = N there; or give "
+           "--resize none, if it takes any size";
 }
 
 ModelMetadata settled_metadata(const RunConfig& config) {

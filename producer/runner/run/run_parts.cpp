@@ -243,6 +243,11 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
         throw ConfigError(
             "--resize none does not go with --model '" + config.model + "', which is not a file with a model",
             "Leave --resize out, or give --model FILE.pt2 or FILE.pt");
+    // A package is compiled for the size in its metadata.
+    if (metadata.height != 0 && metadata.shape_from.empty() && config.model.ends_with(".pt2"))
+        throw ConfigError("--resize none: the model takes only pictures of " + std::to_string(metadata.height) + " x " +
+                              std::to_string(metadata.width) + " pixels (" + metadata.file + ")",
+                          "Leave --resize none out; or, if the model takes any size, remove image-size from there");
     if (config.source == "npy" && !arrays) {
         if (pictures && metadata.height == 0)
             throw ConfigError(
@@ -256,9 +261,11 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
     if (!(pictures && opened.pictures) && !(arrays && (pictures || metadata.takes_any_shape())))
         throw ConfigError("--resize none: " + (metadata.input_shape.empty()
                                                    ? "the input gives neither pictures nor a folder of arrays"
-                                                   : "the model takes arrays of one shape (" + metadata.file + ")"),
-                          metadata.input_shape.empty() ? "Leave --resize out"
-                                                       : "Write '?' for the dimensions that differ in its input-shape");
+                                                   : "the model takes only arrays of " +
+                                                         shape_text(metadata.input_shape) + " (" + metadata.file + ")"),
+                          metadata.input_shape.empty() ? "Leave --resize none out"
+                                                       : "Leave --resize none out; or, if the model takes other "
+                                                         "shapes, write '?' for what differs in its input-shape");
     if (config.measure_limits > 0)
         throw ConfigError("--measure-limits does not go with items that differ in shape", "Leave --measure-limits out");
     auto shapes = std::make_shared<ItemShapes>(arrays ? arrays_in(config.input) : std::vector<std::string>{});

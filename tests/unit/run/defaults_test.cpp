@@ -43,7 +43,7 @@ TEST(Defaults, AreTheSameOnEveryMachineForAModelFile) {
         EXPECT_EQ(resolved.image_size, 224U);
         EXPECT_THAT(warning_about_size(config, resolved),
                     AllOf(HasSubstr("224 x 224"), HasSubstr("'nowhere/net.pt'"), HasSubstr("--image-size N"),
-                          HasSubstr("image-size = N")));
+                          HasSubstr("image-size = N"), HasSubstr("--resize none, if it takes any size")));
         RunConfig given = config;
         given.image_size = 256;
         EXPECT_EQ(warning_about_size(given, resolve_defaults(given, {.has_gpu = gpu, .cores = 8})), "");
