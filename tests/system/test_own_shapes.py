@@ -15,7 +15,7 @@ import unittest
 import numpy
 from PIL import Image
 
-from tests.support.device import setUpModule  # noqa: F401
+from tests.support.device import ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import folder_of_class, networks_in
 from tests.support.launched_gpus import GpusWorld
 from tests.support.run_memory import endpoint
@@ -56,6 +56,17 @@ class Wide(torch.nn.Module):
         if x.size(2) == 6:
             return x.repeat(1, 1, 1, 1 << 13, 1)
         return x
+
+
+class Table(torch.nn.Module):
+    '''A row for each number. One beyond the table breaks the GPU's context, some time after the call.'''
+
+    def __init__(self):
+        super().__init__()
+        self.rows = torch.nn.Embedding(4, 3)
+
+    def forward(self, x):
+        return self.rows(x.long())
 
 
 class Found(torch.nn.Module):
@@ -334,6 +345,27 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertAre(wanted, world.output)
         self.assertIn("-first.npy", world.logs())
         self.assertIn("an array <f4 [40, 31], and the model takes [?, ?, ?]", world.logs())
+
+    @unittest.skipUnless(ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
+    def test_an_error_of_cuda_ends_the_run(self):
+        given = self.folder / "numbers"
+        given.mkdir()
+        for item in range(30):
+            numpy.save(given / f"{item:02}.npy", numpy.full((2, 2), 99 if item == 20 else item % 4, "f4"))
+        table = self.saved(networks_in(self.folder, NETWORKS).Table(), "table.pt", 'input-shape = "?x2"\n')
+        world = self.world("npy", given, "--model", str(table), "--batch", "2", "--max-errors", "100%")
+        self.assertNotIn(world.start().wait(), (0, 65), world.logs())
+        self.assertFalse(world.summary().get("skipped"))
+        found = self.arrays(world.output)
+        self.assertNotIn("20.output", found)
+        import torch
+
+        rows = torch.jit.load(str(table)).rows.weight.detach().numpy()
+        for name, array in found.items():
+            numpy.testing.assert_array_equal(array, numpy.broadcast_to(rows[int(name[:2]) % 4], (2, 2, 3)), name)
+        numpy.save(given / "20.npy", numpy.zeros((2, 2), "f4"))
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.assertEqual(len(self.arrays(world.output)), 30)
 
     def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
         empty, broken = self.folder / "empty", self.folder / "broken"
