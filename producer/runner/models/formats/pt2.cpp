@@ -49,7 +49,7 @@ class CapturedErrors {
     CapturedErrors(const CapturedErrors&) = delete;
     CapturedErrors& operator=(const CapturedErrors&) = delete;
     std::string text() const {
-        const std::string text = first_line_without_stop(text_.str());
+        const std::string text = text_.str();
         constexpr std::string_view kPrefix = "Error: ";
         return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
     }
@@ -254,7 +254,7 @@ class CompiledNetwork final : public FileNetwork {
 
     std::vector<Output> run(std::span<const at::Tensor> inputs) override {
         const std::vector<at::Tensor> given(inputs.begin(), inputs.end());
-        std::vector<at::Tensor> tensors = has_run_ ? package_->run(given) : first_run(given);
+        std::vector<at::Tensor> tensors = run_package(given);
         std::vector<Output> outputs;
         outputs.reserve(tensors.size());
         const bool named = names_.size() == tensors.size();
@@ -305,7 +305,17 @@ class CompiledNetwork final : public FileNetwork {
             "Export it with the PyTorch of this set-up: ./launch/offramp export", ErrorKind::DeviceUnsupported);
     }
 
-    std::vector<at::Tensor> first_run(const std::vector<at::Tensor>& inputs) {
+    // After a failure it runs once more, for the reason.
+    std::vector<at::Tensor> run_package(const std::vector<at::Tensor>& inputs) {
+        if (!has_run_) return run_captured(inputs);
+        try {
+            return package_->run(inputs);
+        } catch (const std::exception&) {
+            return run_captured(inputs);
+        }
+    }
+
+    std::vector<at::Tensor> run_captured(const std::vector<at::Tensor>& inputs) {
         const CapturedErrors refusal;
         try {
             auto outputs = package_->run(inputs);
@@ -313,13 +323,15 @@ class CompiledNetwork final : public FileNetwork {
             if (!on_cuda_) remove_unpacked();
             return outputs;
         } catch (const std::exception&) {
-            const std::string text = refusal.text();
+            const std::string whole = refusal.text();
+            const std::string text = first_line_without_stop(whole);
             if (text.empty()) throw;
-            if (text.find("input_handles") == std::string::npos) throw std::runtime_error(text);
+            if (text.find("input_handles") == std::string::npos) throw std::runtime_error(whole);
             refuse_rows(text, inputs.front().size(0));
-            throw ConfigError(
+            throw RefusedInput(
+                ErrorKind::Usage,
                 "the model '" + file_ + "' does not take the input of this run, " + described(inputs) + ": " + text,
-                fix_for(text, metadata_));
+                fix_for(text, metadata_), "the model does not take " + described(inputs) + ": " + text);
         }
     }
 
