@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -19,6 +20,7 @@
 namespace offramp {
 namespace {
 
+constexpr std::size_t kMostRefused = 16;  // of a model that has taken no shape
 constexpr std::size_t kMostOutputs = 16;  // the limit of a slab
 
 DType output_dtype(const at::Tensor& tensor, const std::string& what) {
@@ -169,23 +171,25 @@ class FileModel final : public Model {
     }
 
     // Computes samples of the least and the greatest extents: the outputs vary where their extents differ. Others take
-    // the places of refused ones, whose items are skipped later.
+    // the places of refused ones, whose items are skipped later. A model that takes none of the first ones takes none.
     void learn_outputs() {
         std::set<SampleShape> learned, refused;
-        std::size_t before = 0;
-        do {
-            before = refused.size();
+        std::exception_ptr first_refusal;
+        for (bool again = true; again;) {
+            again = false;
             for (const auto& [shape, item] : execution_.options().shapes(refused)) {
                 if (learned.contains(shape)) continue;
                 try {
                     execution_.in([&] { learn_from(shape, item); });
                     learned.insert(shape);
                 } catch (const RefusedInput&) {
+                    if (!first_refusal) first_refusal = std::current_exception();
                     refused.insert(shape);
-                    if (execution_.options().shapes(refused).empty()) throw;
+                    again = true;
                 }
             }
-        } while (refused.size() != before);
+            if (learned.empty() && (!again || refused.size() >= kMostRefused)) std::rethrow_exception(first_refusal);
+        }
     }
 
     void learn_from(const SampleShape& shape, const std::string& item) {
