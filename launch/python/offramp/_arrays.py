@@ -90,8 +90,7 @@ def parts_of(outputs: object) -> Iterable[tuple[Any, Any]]:
 def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
     """
     Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with
-    `copy`, copies it on the stream that writes it. Errors: BadArgument; the message names the call to
-    make.
+    `copy`, copies it on the stream that writes it. Errors: BadArgument; the message names the call to make.
     """
     if is_torch(given):
         return _of_torch(name, given, copy, layout, stream)
@@ -197,7 +196,7 @@ def _of_exchanged(
     name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object
 ) -> Outputs:
     _require_rows(name, array.shape, layout)
-    if array.strides is None or 0 in array.shape:
+    if array.strides is None or not array.shape or 0 in array.shape:
         actual: Order | None = ROW_MAJOR
     else:
         actual = order_of(array.shape, array.strides) if array.strides else None
@@ -215,17 +214,19 @@ def _of_exchanged(
     return _copied_on_the_device(name, given, array, order, stream)
 
 
-def concatenated(each: Sequence[Outputs]) -> Outputs | None:
+def concatenated(each: Sequence[Outputs], stream: object) -> Outputs | None:
     """
-    A copy of row-major arrays of one type and device, one after another, on PyTorch's current stream. None if the
-    caller must copy each: on a device without PyTorch.
+    A copy of row-major arrays of one type and device, one after another, made on the stream that writes them. None if
+    the caller must copy each: on a device without PyTorch.
     """
     first, numpy = each[0], _numpy()
     if all(is_torch(array.owner) for array in each):
         flat_tensors = [array.owner.reshape(-1) for array in each]
         # `out` keeps the type also under autocast
-        made = torch_of_the_caller().cat(flat_tensors, out=flat_tensors[0].new_empty(0))
-        return first._replace(owner=made, address=made.data_ptr(), memory=None)
+        with on_stream(stream, flat_tensors[0].device):
+            made = torch_of_the_caller().cat(flat_tensors, out=flat_tensors[0].new_empty(0))
+        owner = made if stream is None else (made, flat_tensors)  # see _of_torch()
+        return first._replace(owner=owner, address=made.data_ptr(), memory=None)
     if first.device != "cpu" or numpy is None:
         return None
     flat = [

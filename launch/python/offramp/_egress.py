@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 import weakref
+from numbers import Integral
 from types import CodeType, FrameType, TracebackType
 from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
 
@@ -154,7 +155,7 @@ class Egress:
             "run_dir": run_dir,
             "output": output,
             "processor": processor,
-            "consumers": None if isinstance(consumers, int) and consumers == 0 else consumers,
+            "consumers": None if isinstance(consumers, Integral) and consumers == 0 else consumers,
             "settings": settings,
         }
         self._launched = launcher_of_this_program(own)

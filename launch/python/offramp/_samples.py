@@ -170,13 +170,13 @@ def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, str
         raise BadArgument(remedy) from None
     _require_alike(name, each)
     if not each[0].shape:  # single numbers: together an array of one shape
-        if (one := concatenated(each)) is None:
+        if (one := concatenated(each, stream)) is None:
             raise BadArgument(f"the samples of '{name}' have no dimensions. Submit one array of shape ({len(each)},)")
         return one._replace(shape=(len(each),))
     shapes = [sample.shape for sample in each]
     pattern = _pattern_of(shapes, layout)
     if copy:
-        if (one := concatenated(each)) is not None:
+        if (one := concatenated(each, stream)) is not None:
             return _with_samples(one, shapes, pattern)
         each = [outputs_of(f"{name}[{index}]", sample, True, _SAMPLE, stream) for index, sample in enumerate(given)]
     lists = Outputs([sample.owner for sample in each], 0, each[0].dtype, (), each[0].device)
