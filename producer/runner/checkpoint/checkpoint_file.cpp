@@ -204,6 +204,10 @@ std::string done_lines(std::span<const ItemRange> ranges) {
     return text;
 }
 
+std::string Checkpoint::whole_text() const {
+    return header_line() + names_lines() + shapes_lines(shapes) + done_lines(done.list()) + (ended ? ended_line() : "");
+}
+
 std::string ended_line() { return sealed_line("\"ended\":true}"); }
 
 Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {

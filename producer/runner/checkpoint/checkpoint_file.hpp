@@ -88,6 +88,7 @@ struct Checkpoint {
 
     std::string header_line() const;
     std::string names_lines() const;
+    std::string whole_text() const;
     std::uint64_t items() const;  // in the source
     // The items that its runs process: all without --shard, or if the shard's items have their own numbers.
     ItemRange share() const;

@@ -149,8 +149,7 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
 
 // Flush the new file before the rename: the file that it replaces is the only record of completed work.
 void CheckpointWriter::write_anew() {
-    const std::string text = checkpoint_.header_line() + checkpoint_.names_lines() + shapes_lines(checkpoint_.shapes) +
-                             done_lines(checkpoint_.done.list()) + (checkpoint_.ended ? ended_line() : "");
+    const std::string text = checkpoint_.whole_text();
     file_.reset();
     const auto failure = [this](int problem) { return write_error(path_, problem); };
     const std::string path = folder_.through(path_);

@@ -16,11 +16,22 @@ namespace {
 
 using nlohmann::json;
 
-// Of a line whose hash is right.
+// Errors: json::exception.
 SampleForm form_in(const json& kept) {
-    return {.shape = kept["shape"].get<std::vector<std::int64_t>>(),
-            .is_picture = kept["picture"].get<bool>(),
-            .has_pixels = kept["pixels"].get<bool>()};
+    return {.shape = kept.at("shape").get<std::vector<std::int64_t>>(),
+            .is_picture = kept.at("picture").get<bool>(),
+            .has_pixels = kept.at("pixels").get<bool>()};
+}
+
+// Returns false if the line is invalid.
+bool add_line(const json& line, ItemShapes& shapes, std::vector<ItemShapes::Shape>& kept) {
+    if (!line.is_object() || !line.contains("form")) return add_shapes_line(line, kept);
+    try {
+        shapes.set_form(form_in(line["form"]));
+        return true;
+    } catch (const json::exception&) {
+        return false;
+    }
 }
 
 }  // namespace
@@ -46,10 +57,7 @@ bool add_kept_shapes(const std::string& path, std::uint64_t items, ItemShapes& s
     for (std::string_view left = *text; !left.empty();) {
         const std::string_view line = left.substr(0, left.find('\n'));
         left.remove_prefix(std::min(line.size() + 1, left.size()));
-        const json object = opened_line(line);
-        if (object.is_object() && object.contains("form"))
-            shapes.set_form(form_in(object["form"]));
-        else if (!add_shapes_line(object, kept))
+        if (!add_line(opened_line(line), shapes, kept))
             throw ProtocolError(path + " is damaged", "Start the run again, with --resume");
     }
     if (kept.size() != items)

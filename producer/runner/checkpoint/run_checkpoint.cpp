@@ -135,8 +135,7 @@ void write(const std::string& output, const Checkpoint& checkpoint) {
                            way_to_write(problem, "Make the output folder writable") + ", and merge again",
                            ErrorKind::CannotWrite);
     });
-    file.write(checkpoint.header_line() + checkpoint.names_lines() + shapes_lines(checkpoint.shapes) +
-               done_lines(checkpoint.done.list()) + (checkpoint.ended ? ended_line() : ""));
+    file.write(checkpoint.whole_text());
     file.flush();
     static_cast<void>(file.put_in_place());
     file.flush_name();

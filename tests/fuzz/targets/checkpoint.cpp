@@ -37,9 +37,7 @@ void feed(std::span<const std::byte> input) {
         for (const ItemRange& range : checkpoint.done.list())
             expect(range.begin < range.end && range.end <= checkpoint.items(), "what is done is of the source");
         // Refusing its own file would cost a run its progress.
-        parse_checkpoint(checkpoint.header_line() + checkpoint.names_lines() + shapes_lines(checkpoint.shapes) +
-                             done_lines(checkpoint.done.list()),
-                         "the same again");
+        parse_checkpoint(checkpoint.whole_text(), "the same again");
     } catch (const Error& refused) {
         expect(refused.kind() == ErrorKind::BadInput, "a refusal is one of input");
     }
