@@ -88,7 +88,7 @@ class Executable {
   private:
     void start() {
         child_.emplace(command_);
-        child_->write_line(hello_);  // may fail although an answer can be read: of a program that ended after it
+        child_->write_line(hello_);  // fails if the program has ended, perhaps after its answer
         if (std::string line; child_->read_line(line)) {
             const json answer = parse_json_or_discard(line);
             if (answer.is_object() && answer.value("offramp", json()) == json(kProtocol)) {

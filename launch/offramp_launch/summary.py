@@ -33,7 +33,7 @@ FAILS_AT_START = (
     ExitCode.DEVICE_OUT_OF_MEMORY,
 )
 # In a failure: the model fails again on the same items.
-OF_THE_MODEL = re.compile(r": the model failed|where the first (batch|sample)'s was")
+MODEL_FAILURE = re.compile(r": the model failed|where the first (batch|sample)'s was")
 SLAB_BYTES = re.compile(r"Give (--slab-bytes) for the largest item, at least (\d+)")
 SCHEMA = 1  # version of summary.json; raised when a field changes its meaning or is removed
 
@@ -291,7 +291,7 @@ def leaves_work(summary):
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
         return bool(samples.get("dropped_when_full"))
-    if summary["exit"] == ExitCode.BAD_INPUT and OF_THE_MODEL.search(summary.get("failure") or ""):
+    if summary["exit"] == ExitCode.BAD_INPUT and MODEL_FAILURE.search(summary.get("failure") or ""):
         return False
     if summary["exit"] in FAILS_AT_START:
         return bool(samples.get("released") or samples.get("done_before") or demanded_flags(summary))

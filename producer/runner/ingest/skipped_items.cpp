@@ -99,8 +99,8 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
     }
     if (failed > listed_above) text += "; and " + std::to_string(failed - listed_above) + " more";
     const char* const remedy =
-        !none_read    ? "Fix them, or allow more (--max-errors 100% skips all that cannot be "
-                        "read); --resume continues from the completed items"
+        !none_read    ? "Fix them, or allow more (--max-errors 100% skips them all); --resume "
+                        "continues from the completed items"
         : !unreadable ? "Check that model, weights and --precision are the intended ones"
         : kind_ == Items::Pictures
             ? "Check that --input is the intended one. Pictures may be JPEG, PNG, TIFF, WebP, BMP or GIF"

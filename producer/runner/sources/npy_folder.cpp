@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 
 #define XXH_INLINE_ALL
@@ -178,15 +179,16 @@ FoundArray found_array(NpyFile& file) {
     return array;
 }
 
-// Of most arrays; the first one's if there are equally many. `are_pictures`: of any type.
+// The form that most arrays have; the first one's if there are equally many. `are_pictures`: of any type.
 SampleForm form_of_most(std::span<const FoundArray> arrays, bool are_pictures) {
     std::map<std::size_t, std::uint64_t> votes;  // by the number of dimensions; 0: pixels
     const auto kind_of = [](const FoundArray& array) { return array.has_pixels ? 0 : array.shape.size(); };
     for (const FoundArray& array : arrays)
         if (!array.shape.empty()) ++votes[kind_of(array)];
-    std::size_t most = 3;
+    std::optional<std::size_t> found;
     for (const FoundArray& array : arrays)
-        if (!array.shape.empty() && votes[kind_of(array)] > votes[most]) most = kind_of(array);
+        if (!array.shape.empty() && (!found || votes[kind_of(array)] > votes[*found])) found = kind_of(array);
+    const std::size_t most = found.value_or(3);
     if (most != 0 && !are_pictures) return {.shape = std::vector<std::int64_t>(most, kVarying)};
     return {.shape = {3, kVarying, kVarying}, .is_picture = true, .has_pixels = most == 0};
 }
@@ -202,7 +204,7 @@ ItemShapes::Shape taken_shape(const FoundArray& array, const SampleForm& form) {
     if (fits) return shape;
     throw UnreadableItem("an array " + array.text + ", and the model takes " + shape_text(form.shape) +
                          (form.has_pixels ? " or [?, ?, 3] of 8 bits" : "") +
-                         ". Bring it to that shape, leave it out, or write another input-shape in the metadata");
+                         ". Bring it to that shape, or leave it out");
 }
 
 class NpyCases final : public BatchSource {

@@ -123,6 +123,12 @@ TEST_F(OwnShapes, MostArraysDecideWhatTheModelTakes) {
                                             HasSubstr("Bring it to")));
 }
 
+TEST_F(OwnShapes, TheFirstOfEquallyManyDecides) {
+    write("a.npy", "(4, 2)", test::counting(8));
+    write("b.npy", "(3, 2, 2)", test::counting(12));
+    EXPECT_EQ(shapes_of(), "[?, ?]: [4, 2] ?");
+}
+
 TEST_F(OwnShapes, MostArraysAreEightBitPictures) {
     write("a.npy", "(3, 2, 2)", test::counting(12));
     write_bytes("b.npy", "(2, 4, 3)", 24);
