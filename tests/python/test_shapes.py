@@ -617,6 +617,33 @@ class OfTorch(Shapes):
 @unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy
 class OnAGpu(Shapes):
+    def test_single_numbers_are_joined_on_the_given_stream(self):
+        """PyTorch's current stream is another one, on which they would be read too early."""
+        import torch
+
+        checker = self.python(
+            """
+            import sys, offramp
+            seen, wrong = 0, []
+            for slab in offramp.Consumer(sys.argv[1]):
+                for sample, value in slab:
+                    seen += 1
+                    if value != int(sample.key.split("/")[0]):
+                        wrong.append(sample.key)
+            print(seen, wrong)
+            """,
+            self.run_dir,
+        )
+        stream = torch.cuda.Stream()
+        with offramp.Egress(self.run_dir, slabs=4) as egress:
+            for batch in range(30):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(2_000_000)
+                    values = torch.full((4,), float(batch), device="cuda")
+                egress.submit(list(values), [f"{batch}/{row}" for row in range(4)], stream=stream)
+                del values
+        self.assertEqual("120 []\n", self.end(checker))
+
     def test_samples_that_are_computed_later_arrive(self):
         """In each form, and on each kind of stream; the loop releases them at submit."""
         import torch
