@@ -13,6 +13,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/scarcity.hpp"
+#include "common/wire/shape_text.hpp"
 #include "common/wire/tensor_spec.hpp"
 
 #ifdef OFFRAMP_TORCH_HAS_CUDA
@@ -144,9 +145,7 @@ std::optional<DType> dtype_of(at::ScalarType type) {
 
 std::string describe(const at::Tensor& tensor) {
     const auto dtype = dtype_of(tensor.scalar_type());
-    std::string sides;
-    for (const std::int64_t extent : tensor.sizes()) sides += (sides.empty() ? "" : ", ") + std::to_string(extent);
-    return (dtype ? to_string(*dtype) : c10::toString(tensor.scalar_type())) + " [" + sides + "]";
+    return (dtype ? to_string(*dtype) : c10::toString(tensor.scalar_type())) + " " + shape_text(tensor.sizes());
 }
 
 std::string first_line(const std::string& text) {

@@ -28,9 +28,9 @@ bool has_arrays_alone(const std::string& input);
 void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> declared,
                 bool are_pictures, const StillWanted& still_wanted, ItemShapes& shapes);
 
-// A source in which each file is one item, with the file's name. The first file sets type and shape of all; with
-// SourceOptions::shapes, the first that fits sets the type. Errors: ConfigError when there is no array (NoInput);
-// NpyRowLayout's, for the first file. load(): UnreadableItem for files that differ from it.
+// A source in which each file is one item, with the file's name. The first file sets type and shape of all; if
+// SourceOptions has shapes, the first file that has one sets the type. Errors: ConfigError when there is no array
+// (NoInput); NpyRowLayout's, for the first file. load(): UnreadableItem for files that differ from it.
 std::unique_ptr<BatchSource> make_npy_cases(const SourceOptions& options);
 
 }  // namespace offramp
