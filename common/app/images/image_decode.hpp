@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/app/images/encoded_picture.hpp"
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jpeg.hpp"
@@ -15,6 +16,7 @@
 #include "common/app/images/picture_bytes.hpp"
 #include "common/app/images/resize.hpp"
 #include "common/app/images/tiff.hpp"
+#include "common/app/images/whole_jpeg.hpp"
 
 namespace offramp {
 
@@ -32,6 +34,10 @@ class ImageDecoder {
     // `rgb` must hold frame.size.rgb_bytes().
     void decode_file(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb);
     void decode(std::span<const std::byte> file, const PictureFrame& frame, std::span<std::byte> rgb);
+    // Reads a file for a decoder on a GPU, if that makes the same of it: a whole, plain JPEG (WholeJpegCheck).
+    // Otherwise decodes it like decode_file(), and leaves `encoded` without a file.
+    void read_for_gpu(const PicturePlace& place, const PictureFrame& frame, std::span<std::byte> rgb,
+                      EncodedPicture& encoded);
     // Decodes the image upright at its own size, and returns that size. Resizes `rgb` to fit.
     ImageSize decode_file_in_full(const PicturePlace& place, std::vector<std::uint8_t>& rgb,
                                   BesideColours* beside = nullptr);
@@ -64,6 +70,7 @@ class ImageDecoder {
     std::vector<std::byte> file_;
     std::vector<std::uint8_t> pixels_, upright_;
     Resizer resizer_;
+    std::unique_ptr<WholeJpegCheck> is_whole_;  // made by the first read_for_gpu()
 };
 
 // Throws UnreadableItem with the size if it has more than `most` pixels.

@@ -37,45 +37,14 @@ bool changes_sides(Orientation orientation) { return orientation >= Orientation:
 template <std::ptrdiff_t kPixel>
 void bring_pixels_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {
     constexpr std::uint32_t kTile = 64;  // if rows become columns, a tile of both pictures stays in the cache
-    const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(stored.width) * kPixel;
-    const std::uint8_t* const left_top = from;
-    const std::uint8_t* const right_top = from + row - kPixel;
-    const std::uint8_t* const left_bottom = from + (static_cast<std::ptrdiff_t>(stored.height) - 1) * row;
-    const std::uint8_t* const right_bottom = left_bottom + row - kPixel;
-    // The position of the upright picture's first pixel, and the distances to the next pixel across and down.
-    const std::uint8_t* first = left_top;
-    std::ptrdiff_t across = kPixel, down = row;
-    switch (orientation) {
-        case Orientation::Upright:
-            break;
-        case Orientation::MirrorAcross:
-            first = right_top, across = -kPixel;
-            break;
-        case Orientation::HalfTurn:
-            first = right_bottom, across = -kPixel, down = -row;
-            break;
-        case Orientation::MirrorUpsideDown:
-            first = left_bottom, down = -row;
-            break;
-        case Orientation::Transpose:
-            across = row, down = kPixel;
-            break;
-        case Orientation::QuarterClockwise:
-            first = left_bottom, across = -row, down = kPixel;
-            break;
-        case Orientation::Transverse:
-            first = right_bottom, across = -row, down = -kPixel;
-            break;
-        case Orientation::QuarterCounterclockwise:
-            first = right_top, across = row, down = -kPixel;
-            break;
-    }
+    const auto [offset, across, down] = walk_upright(stored, orientation, kPixel);
+    const std::uint8_t* const first = from + offset;
     const auto [width, height] = upright_size(stored, orientation);
     for (std::uint32_t top = 0; top < height; top += kTile)
         for (std::uint32_t left = 0; left < width; left += kTile)
             for (std::uint32_t y = top; y < std::min(top + kTile, height); ++y) {
                 const std::uint8_t* pixel =
-                    first + static_cast<std::ptrdiff_t>(left) * across + static_cast<std::ptrdiff_t>(y) * down;
+                    first + static_cast<std::int64_t>(left) * across + static_cast<std::int64_t>(y) * down;
                 std::uint8_t* out = to + (std::size_t{y} * width + left) * kPixel;
                 for (std::uint32_t x = left; x < std::min(left + kTile, width); ++x, pixel += across, out += kPixel)
                     std::memcpy(out, pixel, kPixel);
@@ -131,6 +100,31 @@ PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation o
         orientation == QuarterClockwise)
         there.top = stored.height - there.top - there.size.height;
     return there;
+}
+
+UprightWalk walk_upright(ImageSize stored, Orientation orientation, std::int64_t pixel_bytes) {
+    const std::int64_t row = std::int64_t{stored.width} * pixel_bytes;
+    const std::int64_t right = row - pixel_bytes;
+    const std::int64_t bottom = (std::int64_t{stored.height} - 1) * row;
+    switch (orientation) {
+        case Orientation::Upright:
+            break;
+        case Orientation::MirrorAcross:
+            return {.first = right, .across = -pixel_bytes, .down = row};
+        case Orientation::HalfTurn:
+            return {.first = bottom + right, .across = -pixel_bytes, .down = -row};
+        case Orientation::MirrorUpsideDown:
+            return {.first = bottom, .across = pixel_bytes, .down = -row};
+        case Orientation::Transpose:
+            return {.first = 0, .across = row, .down = pixel_bytes};
+        case Orientation::QuarterClockwise:
+            return {.first = bottom, .across = -row, .down = pixel_bytes};
+        case Orientation::Transverse:
+            return {.first = bottom + right, .across = -row, .down = -pixel_bytes};
+        case Orientation::QuarterCounterclockwise:
+            return {.first = right, .across = row, .down = -pixel_bytes};
+    }
+    return {.first = 0, .across = pixel_bytes, .down = row};
 }
 
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to) {

@@ -32,6 +32,13 @@ ImageSize upright_size(ImageSize stored, Orientation orientation);
 // The position of a part of the upright picture in the stored picture.
 PictureRect stored_part(const PictureRect& part, ImageSize stored, Orientation orientation);
 
+// The position of the upright picture's first pixel in the stored picture, and the distances to the next pixel across
+// and down, in bytes of pixels of `pixel_bytes` bytes.
+struct UprightWalk {
+    std::int64_t first = 0, across = 0, down = 0;
+};
+UprightWalk walk_upright(ImageSize stored, Orientation orientation, std::int64_t pixel_bytes);
+
 // Turns an RGB picture upright. `from` and `to` hold stored.rgb_bytes() each, and must not overlap. Thread: any.
 void bring_upright(const std::uint8_t* from, ImageSize stored, Orientation orientation, std::uint8_t* to);
 // The same for a plane with one byte per pixel.

@@ -38,6 +38,9 @@ std::string encode_jpeg(ImageSize size, const Rgb& pixels, const JpegTables& tab
     jpeg.input_components = 3;
     jpeg.in_color_space = JCS_RGB;
     jpeg_set_defaults(&jpeg);
+    if (tables.gray) jpeg_set_colorspace(&jpeg, JCS_GRAYSCALE);
+    jpeg.comp_info[0].h_samp_factor = tables.gray ? 1 : tables.across;
+    jpeg.comp_info[0].v_samp_factor = tables.gray ? 1 : tables.down;
     jpeg_set_quality(&jpeg, tables.quality, TRUE);
     jpeg.optimize_coding = tables.own_codes ? TRUE : FALSE;
     jpeg.restart_interval = tables.restart_blocks;

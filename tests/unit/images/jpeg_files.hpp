@@ -11,6 +11,8 @@ struct JpegTables {
     int quality = 90;
     bool own_codes = false;       // Huffman tables made for the picture, not the standard ones
     unsigned restart_blocks = 0;  // between restart markers; 0: none
+    int across = 2, down = 2;     // pixels of brightness for each of colour
+    bool gray = false;
 };
 std::string encode_jpeg(ImageSize size, const Rgb& pixels, const JpegTables& tables);
 
