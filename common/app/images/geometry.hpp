@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/numerics/picture_filter.hpp"
 #include "common/wire/output_forms.hpp"
 
 // Sizes, parts and tiles of pictures. Plain values.
@@ -22,9 +23,6 @@ struct ImageSize {
     std::uint64_t pixels() const { return std::uint64_t{width} * height; }
     std::size_t rgb_bytes() const { return static_cast<std::size_t>(pixels()) * 3; }
 };
-
-// The filter for resizing: a triangle, or Keys' cubic with a = -0.5. Both widen when a picture shrinks (antialias).
-enum class Interpolation : std::uint8_t { Bilinear, Bicubic };
 
 // A rectangle of a picture, in pixels.
 struct PictureRect {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "common/base/error.hpp"
@@ -10,23 +9,7 @@
 namespace offramp {
 namespace {
 
-constexpr int kWeightBits = 22;  // 32 minus a pixel's 8 minus 2 spare bits, like PIL
-constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 constexpr std::size_t kKeptScratchBytes = std::size_t{16} << 20;
-
-std::uint8_t to_byte(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
-
-std::int32_t fixed_point(double weight) {
-    return static_cast<std::int32_t>(weight * (1 << kWeightBits) + (weight < 0 ? -0.5 : 0.5));
-}
-
-// The weight of a pixel at this distance from the output pixel's centre, in pixels of the smaller picture.
-double weight_at(Interpolation interpolation, double distance) {
-    constexpr double kA = -0.5;
-    if (interpolation == Interpolation::Bilinear) return distance < 1.0 ? 1.0 - distance : 0.0;
-    if (distance < 1.0) return ((kA + 2.0) * distance - (kA + 3.0)) * distance * distance + 1.0;
-    return distance < 2.0 ? (((distance - 5.0) * distance + 8.0) * distance - 4.0) * kA : 0.0;
-}
 
 // sums += row * weight, in a form that the compiler vectorizes; below, the last step.
 [[gnu::always_inline]] inline void add_row_inline(std::int32_t* sums, const std::uint8_t* row, std::int32_t weight,
@@ -34,7 +17,7 @@ double weight_at(Interpolation interpolation, double distance) {
     for (std::size_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
 }
 [[gnu::always_inline]] inline void store_row_inline(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i) to[i] = to_byte(sums[i]);
+    for (std::size_t i = 0; i < bytes; ++i) to[i] = pixel_of_sum(sums[i]);
 }
 
 #if defined(__x86_64__)
@@ -67,26 +50,15 @@ void store_row(std::uint8_t* to, const std::int32_t* sums, std::size_t bytes) {
 
 void Resizer::Filter::prepare(Interpolation interpolation, std::uint32_t from, std::uint64_t to,
                               std::uint64_t first_pixel, std::uint32_t count) {
-    const double scale = static_cast<double>(from) / static_cast<double>(to);
-    const double widening = std::max(scale, 1.0);
-    const double reach = (interpolation == Interpolation::Bicubic ? 2.0 : 1.0) * widening;  // the filter's half width
-    stride = static_cast<std::uint32_t>(std::ceil(reach)) * 2 + 1;
+    const PictureFilter filter(interpolation, from, to);
+    stride = filter.most_taps();
     taps.resize(count);
     weights.assign(std::size_t{stride} * count, 0);
-    std::vector<double> exact(stride);
     for (std::uint32_t i = 0; i < count; ++i) {
-        const double center = (static_cast<double>(first_pixel + i) + 0.5) * scale;
-        const int first = std::max(static_cast<int>(center - reach + 0.5), 0);
-        const int end = std::min(static_cast<int>(center + reach + 0.5), static_cast<int>(from));
-        double total = 0;
-        for (int k = first; k < end; ++k) {
-            const double weight = weight_at(interpolation, std::abs((k - center + 0.5) * (1.0 / widening)));
-            exact[static_cast<std::size_t>(k - first)] = weight;
-            total += weight;
-        }
-        taps[i] = {.first = static_cast<std::uint32_t>(first), .count = static_cast<std::uint32_t>(end - first)};
-        for (std::uint32_t k = 0; k < taps[i].count; ++k)
-            weights[std::size_t{i} * stride + k] = fixed_point(total == 0 ? exact[k] : exact[k] / total);
+        const std::uint64_t pixel = first_pixel + i;
+        const std::uint32_t first = filter.first_of(pixel);
+        taps[i] = {.first = first, .count = filter.end_of(pixel) - first};
+        filter.weights(pixel, weights.data() + std::size_t{i} * stride);
     }
 }
 
@@ -123,11 +95,11 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, con
             const std::int32_t* weight = horizontal_.weights.data();
             for (const Taps& taps : horizontal_.taps) {
                 std::array<std::int32_t, kChannels> sums;
-                sums.fill(kHalf);
+                sums.fill(kHalfOfSum);
                 const std::uint8_t* pixel = source + std::size_t{taps.first} * kChannels;
                 for (std::uint32_t k = 0; k < taps.count; ++k, pixel += kChannels)
                     for (std::size_t c = 0; c < kChannels; ++c) sums[c] += pixel[c] * weight[k];
-                for (std::size_t c = 0; c < kChannels; ++c) *out++ = to_byte(sums[c]);
+                for (std::size_t c = 0; c < kChannels; ++c) *out++ = pixel_of_sum(sums[c]);
                 weight += horizontal_.stride;
             }
         }
@@ -136,7 +108,7 @@ void Resizer::resize_channels(const std::uint8_t* from, ImageSize from_size, con
     if (!vertical) return;
     for (std::uint32_t y = 0; y < to_size.height; ++y) {
         const Taps taps = vertical_.taps[y];
-        sums_.assign(to_row, kHalf);
+        sums_.assign(to_row, kHalfOfSum);
         for (std::uint32_t k = 0; k < taps.count; ++k)
             add_row(sums_.data(), rows + (taps.first - first_row + k) * to_row,
                     vertical_.weights[std::size_t{y} * vertical_.stride + k], to_row);

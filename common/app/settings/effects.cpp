@@ -52,6 +52,7 @@ bool is_class_map(const RunConfig& config) { return config.transform == "class-m
 bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.source) && config.resize_size > 0; }
 bool keeps_shapes(const RunConfig& config) { return config.resize == "none"; }
 bool is_bicubic(const RunConfig& config) { return gives_pictures(config.source) && config.interpolation == "bicubic"; }
+bool decodes_on_gpu(const RunConfig& config) { return config.decode == "gpu"; }
 bool is_tiled(const RunConfig& config) { return config.tile > 0; }
 bool is_chunked(const RunConfig& config) { return config.chunk_tokens > 0; }
 bool chooses_outputs(const RunConfig& config) { return !config.output_tensor.empty(); }

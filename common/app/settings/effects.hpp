@@ -70,6 +70,7 @@ bool is_class_map(const RunConfig& config);
 bool cuts_pictures(const RunConfig& config);
 bool keeps_shapes(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);
+bool decodes_on_gpu(const RunConfig& config);
 bool is_tiled(const RunConfig& config);
 bool is_chunked(const RunConfig& config);
 bool chooses_outputs(const RunConfig& config);

@@ -137,6 +137,9 @@ void describe_input(SettingGroup& group) {
                "a whole number less than half of --tile, or auto",
                "Pixels that neighbouring tiles share, where their scores are blended; auto: an eighth of --tile",
                check_overlap);
+    group.word("decode", &InputSettings::decode, of_slabs(decodes_on_gpu), {"cpu", "gpu", "auto"},
+               "gpu: the GPU decodes and resizes JPEG files (nvJPEG); pixels differ a little from the CPU's. auto: gpu "
+               "if it can");
     group.whole("decode-workers", &InputSettings::decode_workers, kRuntime, {1, 1024, "auto"},
                 "Threads that read and decode items");
     rare.whole("prefetch", &InputSettings::prefetch, kRuntime, {1, 64, ""}, "Batches staged ahead of the model");

@@ -84,6 +84,7 @@ struct InputSettings {
     std::string interpolation = "auto";  // for images: "bilinear", "bicubic"
     std::uint32_t tile = 0;              // height and width of the tiles of an image; 0: images are resized
     std::string overlap = "auto";        // between neighbouring tiles, in pixels; "auto": an eighth of `tile`
+    std::string decode = "cpu";          // "gpu": JPEG files, by nvJPEG; "auto": there if it can
     std::uint32_t decode_workers = 0;    // 0: auto
     std::uint32_t prefetch = 2;          // batches staged ahead of the model
     std::string max_errors = "10%";      // unreadable items before the run fails: "25" or "1%"
