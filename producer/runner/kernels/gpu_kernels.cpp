@@ -26,4 +26,8 @@ void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confid
     check(launch_map_foreground(queue, ids, confidence, outliers, scores, plan), "foreground kernel");
 }
 
+void resize_on_gpu(void* stream, const ResizePlan& plan) {
+    check(launch_resize(static_cast<cudaStream_t>(stream), plan), "resize kernels");
+}
+
 }  // namespace offramp

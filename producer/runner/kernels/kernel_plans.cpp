@@ -68,4 +68,57 @@ NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& 
     return plan;
 }
 
+namespace {
+
+constexpr std::size_t kAlignment = 256;
+constexpr std::size_t kBeforeWeights = 2;  // numbers of a filter's line
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// The rows of the upright picture that its part needs, and the length of the filters' lines.
+ResizePlan::Picture measured(const kernels::PictureToResize& picture) {
+    const PictureFilter across(picture.interpolation, picture.width, picture.whole_width);
+    const PictureFilter down(picture.interpolation, picture.height, picture.whole_height);
+    ResizePlan::Picture planned{.of = picture};
+    planned.first_row = down.first_of(picture.top);
+    planned.row_count = down.end_of(picture.top + picture.part_height - 1) - planned.first_row;
+    planned.column_stride = static_cast<std::uint32_t>(kBeforeWeights) + across.most_taps();
+    planned.row_stride = static_cast<std::uint32_t>(kBeforeWeights) + down.most_taps();
+    return planned;
+}
+
+std::size_t columns_bytes(const ResizePlan::Picture& picture) {
+    return aligned(std::size_t{picture.of.part_width} * picture.column_stride * sizeof(std::int32_t));
+}
+
+std::size_t rows_bytes(const ResizePlan::Picture& picture) {
+    return aligned(std::size_t{picture.of.part_height} * picture.row_stride * sizeof(std::int32_t));
+}
+
+}  // namespace
+
+std::size_t kernels::resize_scratch_bytes(const PictureToResize& picture) {
+    const ResizePlan::Picture planned = measured(picture);
+    return columns_bytes(planned) + rows_bytes(planned) +
+           aligned(std::size_t{planned.row_count} * picture.part_width * 3);
+}
+
+ResizePlan plan_resize(std::span<const kernels::PictureToResize> pictures) {
+    expect(pictures.size() <= kernels::kMostPicturesToResize, "at most 32 pictures are resized at once");
+    ResizePlan plan;
+    for (const kernels::PictureToResize& picture : pictures) {
+        expect(picture.width > 0 && picture.height > 0 && picture.part_width > 0 && picture.part_height > 0 &&
+                   picture.left + picture.part_width <= picture.whole_width &&
+                   picture.top + picture.part_height <= picture.whole_height,
+               "a part of a resized picture is inside it");
+        ResizePlan::Picture planned = measured(picture);
+        planned.columns = reinterpret_cast<std::int32_t*>(picture.scratch);
+        planned.rows = reinterpret_cast<std::int32_t*>(picture.scratch + columns_bytes(planned));
+        planned.between =
+            reinterpret_cast<std::uint8_t*>(picture.scratch + columns_bytes(planned) + rows_bytes(planned));
+        plan.pictures[plan.count++] = planned;
+    }
+    return plan;
+}
+
 }  // namespace offramp

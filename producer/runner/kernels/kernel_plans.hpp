@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/kernels/kernels.hpp"
@@ -51,6 +52,22 @@ struct NormalizePlan {
     std::int64_t elements() const { return rows * pixels_per_row * 3; }
 };
 
+// Arguments of kernels::resize_pictures: each picture, and the places in its scratch memory. A line of a filter is the
+// first pixel, the number of pixels, and `stride` weights.
+struct ResizePlan {
+    struct Picture {
+        kernels::PictureToResize of;
+        std::uint32_t first_row = 0, row_count = 0;  // of the upright picture, as far as they are needed
+        std::uint32_t column_stride = 0, row_stride = 0;
+        std::int32_t* columns = nullptr;  // lines of the filter across
+        std::int32_t* rows = nullptr;
+        std::uint8_t* between = nullptr;  // [row_count, part_width, 3]
+    };
+    std::uint32_t count = 0;
+    Picture pictures[kernels::kMostPicturesToResize];
+};
+ResizePlan plan_resize(std::span<const kernels::PictureToResize> pictures);
+
 // Broken contract when `spec` violates kernels::normalize. A spec of more rows than the input has is filled in part.
 NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& input);
 
@@ -75,5 +92,6 @@ void map_classes_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidenc
 // `confidence` may be null.
 void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                            const float* scores, const ForegroundPlan& plan);
+void resize_on_gpu(void* stream, const ResizePlan& plan);
 
 }  // namespace offramp

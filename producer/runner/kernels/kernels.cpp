@@ -49,4 +49,9 @@ void map_foreground(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence,
             [=, scores = input.scores] { map_foreground_on_cpu(ids, confidence, outliers, scores, plan); });
 }
 
+void resize_pictures(Stream& stream, std::span<const PictureToResize> pictures) {
+    expect(on_gpu(stream), "pictures are resized on a GPU where they were decoded there");
+    if (!pictures.empty()) resize_on_gpu(stream.native(), plan_resize(pictures));
+}
+
 }  // namespace offramp::kernels

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "common/numerics/foreground_score.hpp"
+#include "common/numerics/picture_filter.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device.hpp"
 
@@ -51,5 +53,24 @@ struct ForegroundScores {
 // this stream writes it, so later work on the stream may reuse it.
 void map_foreground(Stream& stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                     const ForegroundScores& input);
+
+// A picture on the GPU, 8-bit RGB, to be turned upright and resized, or a part of it.
+struct PictureToResize {
+    const std::uint8_t* pixels = nullptr;
+    // The place of the upright picture's first pixel in `pixels`, and the distances to the next one across and down.
+    std::int64_t first = 0, across = 3, down = 0;
+    std::uint32_t width = 0, height = 0;              // upright
+    std::uint64_t whole_width = 0, whole_height = 0;  // the size that all of it is resized to
+    std::uint64_t left = 0, top = 0;                  // of the part in it
+    std::uint32_t part_width = 0, part_height = 0;
+    Interpolation interpolation = Interpolation::Bilinear;
+    std::uint8_t* to = nullptr;    // [part_height, part_width, 3]
+    std::byte* scratch = nullptr;  // resize_scratch_bytes(), aligned to 256 bytes
+};
+inline constexpr std::size_t kMostPicturesToResize = 32;
+std::size_t resize_scratch_bytes(const PictureToResize& picture);
+// Resizes pictures with the arithmetic of the CPU's Resizer (common/app/images/resize.hpp): the same bits for the same
+// pixels. At most kMostPicturesToResize. Only on a GPU: there is no decoder for it elsewhere.
+void resize_pictures(Stream& stream, std::span<const PictureToResize> pictures);
 
 }  // namespace offramp::kernels

@@ -22,13 +22,19 @@ inline unsigned blocks_for(std::uint64_t threads) {
 }
 
 // The launch's own result: the thread's last error, left by <<<>>>, may be another call's.
+// A grid of `rows` such rows of threads.
 template <class... Parameters, class... Arguments>
-cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...), Arguments... arguments) {
+cudaError_t launch_rows(cudaStream_t stream, std::uint64_t threads, unsigned rows, void (*kernel)(Parameters...),
+                        Arguments... arguments) {
     cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks_for(threads));
+    config.gridDim = dim3(blocks_for(threads), rows);
     config.blockDim = dim3(kThreads);
     config.stream = stream;
     return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+template <class... Parameters, class... Arguments>
+cudaError_t launch(cudaStream_t stream, std::uint64_t threads, void (*kernel)(Parameters...), Arguments... arguments) {
+    return launch_rows(stream, threads, 1, kernel, arguments...);
 }
 
 inline bool aligned(const void* address, std::size_t alignment) {

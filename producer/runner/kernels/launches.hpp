@@ -22,6 +22,8 @@ cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan);
 
+cudaError_t launch_resize(cudaStream_t stream, const ResizePlan& plan);
+
 // True if the current device can run this build's device code (a GPU older than every architecture of the build
 // cannot).
 cudaError_t find_kernels_for_current_device();

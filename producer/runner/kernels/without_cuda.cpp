@@ -2,6 +2,7 @@
 #include "common/base/error.hpp"
 #include "producer/device/cuda_failure.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/kernels/jpeg_decoder.hpp"
 #include "producer/runner/kernels/kernel_plans.hpp"
 
 namespace offramp {
@@ -34,6 +35,12 @@ void cast_on_gpu(void*, void*, DType, const void*, std::size_t) { no_kernels(); 
 void map_classes_on_gpu(void*, std::uint8_t*, std::uint8_t*, const float*, const ClassMapPlan&) { no_kernels(); }
 void map_foreground_on_gpu(void*, std::uint8_t*, std::uint8_t*, float*, const float*, const ForegroundPlan&) {
     no_kernels();
+}
+void resize_on_gpu(void*, const ResizePlan&) { no_kernels(); }
+
+std::unique_ptr<JpegDecoder> JpegDecoder::open(const Device&, Engine) {
+    throw ConfigError("pictures cannot be decoded on a GPU: this program was built without CUDA",
+                      "Leave --decode out, or use a build with CUDA");
 }
 
 }  // namespace offramp
