@@ -64,9 +64,18 @@ std::size_t InputUpload::staged_row_bytes(const TensorSpec& batch) const {
 std::size_t InputUpload::input_bytes() const { return input_.tensor.row_bytes() * rows_of(input_); }
 
 void InputUpload::submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded,
-                         const TensorSpec& batch) {
+                         const TensorSpec& batch, std::span<const EncodedPicture> decoded) {
     std::byte* const target = between_ ? between_->data() : to;
-    copies.copy_to_device(target, staged, staged_row_bytes(batch) * static_cast<std::size_t>(batch.rows()));
+    const std::size_t row_bytes = staged_row_bytes(batch);
+    const auto rows = static_cast<std::size_t>(batch.rows());
+    const auto is_on_device = [&](std::size_t row) { return row < decoded.size() && !decoded[row].file.empty(); };
+    for (std::size_t row = 0; row < rows;) {
+        std::size_t end = row;
+        while (end < rows && !is_on_device(end)) ++end;
+        if (end > row)
+            copies.copy_to_device(target + row * row_bytes, staged + row * row_bytes, (end - row) * row_bytes);
+        row = end + 1;
+    }
     copies.record(uploaded);
     if (rows_ == RowKind::Pixels) {
         kernels::PixelInput pixels{.pixels = reinterpret_cast<const std::uint8_t*>(target),

@@ -31,7 +31,10 @@ class InputUpload {
     void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded) {
         submit(copies, staged, to, uploaded, input_.tensor);
     }
-    void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded, const TensorSpec& batch);
+    void submit(Stream& copies, const std::byte* staged, std::byte* to, Event& uploaded, const TensorSpec& batch,
+                std::span<const EncodedPicture> decoded = {});
+    // The device's rows of pixels: those of `decoded` with a file were written there by earlier work of `copies`.
+    std::byte* pixels() const { return between_->data(); }
     // Like submit(), for bytes that are copied unchanged.
     static void submit_as_it_is(Stream& copies, std::span<const std::byte> bytes, std::byte* to, Event& uploaded);
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "common/app/images/image_decode.hpp"
 #include "common/base/log.hpp"
 #include "common/base/trace.hpp"
 
@@ -101,6 +102,8 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
             shape.batch = static_cast<std::uint32_t>(largest.tensor.rows());
             shape.row_bytes_of = [this](std::uint64_t number) { return upload_->staged_row_bytes(input_of(number)); };
         }
+        if (settings_.decode_on_gpu && source_.row_kind() == RowKind::Pixels) decoder_.emplace(device_);
+        shape.for_gpu_decoder = decoder_.has_value();
         staging_.emplace(device_, shape, clock);
         inputs_ = std::make_shared<InputSlots>(device_, packing_ ? packing_->most_bytes() : upload_->input_bytes(),
                                                buffers, clock);
@@ -232,7 +235,8 @@ Prefetcher::Progress Prefetcher::progress() const {
                       .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
                       .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9,
                       .tokens = tokens_,
-                      .padded_tokens = padded_tokens_};
+                      .padded_tokens = padded_tokens_,
+                      .decoded_on_gpu = decoded_on_gpu_};
     if (staging_) {
         progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
         progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
@@ -255,15 +259,22 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
     const TraceRange range(TraceName::Decode, plan_.number_of(claim.item));
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
     try {
-        source_.load(claim.item, claim.row);
+        if (claim.encoded != nullptr)
+            source_.load_for_gpu(claim.item, claim.row, *claim.encoded);
+        else
+            source_.load(claim.item, claim.row);
     } catch (const UnreadableItem& unreadable) {
-        std::fill(claim.row.begin(), claim.row.end(), std::byte{0});
-        row.empty = true;
-        row.reason = unreadable.what();
-        const std::uint64_t failed = found_.record(skipped_item(claim.item, row.reason));
-        if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
+        make_empty(row, claim.row, unreadable.what());
     }
     staging_->done(std::move(row));
+}
+
+void Prefetcher::make_empty(RowInfo& row, std::span<std::byte> bytes, const std::string& reason) {
+    std::ranges::fill(bytes, std::byte{0});
+    row.empty = true;
+    row.reason = reason;
+    const std::uint64_t failed = found_.record(skipped_item(row.item, reason));
+    if (budget_.exceeded_by(failed)) throw budget_.failure(failed, found_.list());
 }
 
 // Loads a completed row for the others' grouping. An unreadable one has no tokens, as in its own run.
@@ -360,11 +371,12 @@ void Prefetcher::upload_one(StagingWindow::Batch batch, const TensorSpec& tensor
         if (slot->ready->armed()) slot->ready->wait();
         if (last_use != nullptr) copies_->wait_for(*last_use);
         copies_->record(*upload_began_);
+        if (decoder_) decode_on_gpu(batch, tensor);
         if (groups)
             InputUpload::submit_as_it_is(*copies_, {packing_->packed(), groups->bytes}, slot->memory->data(),
                                          *uploaded_);
         else
-            upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_, tensor);
+            upload_->submit(*copies_, batch.memory.data(), slot->memory->data(), *uploaded_, tensor, batch.encoded);
         copies_->record(*slot->ready);
     }
     // Handed out before the upload is done: the model's work can be submitted meanwhile.
@@ -378,6 +390,25 @@ void Prefetcher::upload_one(StagingWindow::Batch batch, const TensorSpec& tensor
     // done, because the upload came after it; may be armed again from here on
     if (last_use != nullptr) last_use->wait();
     staging_->recycle();
+}
+
+// Pictures that the GPU's decoder refuses are decoded here.
+void Prefetcher::decode_on_gpu(StagingWindow::Batch& batch, const TensorSpec& tensor) {
+    const std::size_t row_bytes = upload_->staged_row_bytes(tensor);
+    for (const std::size_t row : decoder_->submit(*copies_, batch.encoded, upload_->pixels(), row_bytes))
+        load_on_cpu(batch, row, batch.memory.subspan(row * row_bytes, row_bytes));
+    decoded_on_gpu_ += static_cast<std::uint64_t>(
+        std::ranges::count_if(batch.encoded, [](const EncodedPicture& each) { return !each.file.empty(); }));
+}
+
+void Prefetcher::load_on_cpu(StagingWindow::Batch& batch, std::size_t row, std::span<std::byte> pixels) {
+    EncodedPicture& encoded = batch.encoded[row];
+    try {
+        ImageDecoder().decode(encoded.file, encoded.frame, pixels);
+    } catch (const UnreadableItem& unreadable) {
+        make_empty(batch.rows[row], pixels, unreadable.what());
+    }
+    encoded.file.clear();
 }
 
 void Prefetcher::count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts) {

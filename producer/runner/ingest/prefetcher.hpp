@@ -15,6 +15,7 @@
 #include "producer/device/device_timeline.hpp"
 #include "producer/runner/ingest/input_batch.hpp"
 #include "producer/runner/ingest/input_upload.hpp"
+#include "producer/runner/ingest/picture_decoder.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
 #include "producer/runner/ingest/staging.hpp"
 #include "producer/runner/models/model.hpp"
@@ -35,6 +36,7 @@ struct PrefetchSettings {
     DeviceTimeline* timeline = nullptr;  // records uploads; null: no recording
     ItemRanges done;                     // completed by earlier runs and producers: skipped (BatchPlan)
     std::uint64_t skipped_before = 0;    // items of `done`
+    bool decode_on_gpu = false;          // JPEG files of pictures, where the GPU's decoder takes them
 };
 
 // The first item of each batch, for a model whose input varies; otherwise empty: every `batch` items. Depends only on
@@ -86,6 +88,7 @@ class Prefetcher {
         double h2d_seconds = 0;                      // device time of the uploads, from event pairs
         std::uint64_t tokens = 0;                    // uploaded tokens of texts
         std::uint64_t padded_tokens = 0;             // including padding of rows and batches
+        std::uint64_t decoded_on_gpu = 0;            // pictures
     };
     Progress progress() const;
     // Skips an item that was read but yielded no result, like an unreadable one. True: the skipped items now exceed
@@ -118,6 +121,9 @@ class Prefetcher {
     ModelInput largest_input() const;
     // Completed rows, too: the others' results depend on them.
     bool stages_all_rows() const { return packing_.has_value() || settings_.input.needs_all_rows; }
+    void decode_on_gpu(StagingWindow::Batch& batch, const TensorSpec& tensor);
+    void load_on_cpu(StagingWindow::Batch& batch, std::size_t row, std::span<std::byte> pixels);
+    void make_empty(RowInfo& row, std::span<std::byte> bytes, const std::string& reason);
     void count_tokens(const LengthGroups* groups, std::span<const TokenRows> texts);
     void book(std::span<const RowInfo> rows);
     void queue_resident_batches();
@@ -134,8 +140,9 @@ class Prefetcher {
     SkippedItems skipped_;
 
     std::unique_ptr<DeviceBuffer> resident_;
-    std::optional<InputUpload> upload_;     // like the members below, set only when rows are uploaded
-    std::optional<LengthPacking> packing_;  // set only for batches that are computed by length
+    std::optional<InputUpload> upload_;      // like the members below, set only when rows are uploaded
+    std::optional<PictureDecoder> decoder_;  // set only if pictures are decoded on the GPU
+    std::optional<LengthPacking> packing_;   // set only for batches that are computed by length
     std::optional<StagingWindow> staging_;
     std::shared_ptr<InputSlots> inputs_;
     std::unique_ptr<Stream> copies_;
@@ -147,6 +154,7 @@ class Prefetcher {
     std::atomic<std::uint64_t> tokens_{0}, padded_tokens_{0};
     std::atomic<std::uint64_t> batches_delivered_{0}, items_delivered_{0}, items_skipped_{0};
     std::atomic<std::uint64_t> h2d_ns_{0};
+    std::atomic<std::uint64_t> decoded_on_gpu_{0};
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     std::mutex threads_mutex_;  // stop() may be called by several

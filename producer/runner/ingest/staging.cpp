@@ -7,13 +7,20 @@
 #include "common/base/error.hpp"
 
 namespace offramp {
+namespace {
+
+constexpr std::size_t kKeptFileBytes = std::size_t{4} << 20;  // of a picture, for the row's next one
+
+}  // namespace
 
 StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& clock)
     : shape_(shape), clock_(clock), slots_(shape.batches) {
     expect(shape.row_bytes > 0 && shape.batch > 0 && shape.batches > 0 && shape.plan != nullptr,
            "a staging window holds at least one row of a plan");
-    for (Slot& slot : slots_)
+    for (Slot& slot : slots_) {
         slot.memory = device.allocate_pinned_host(shape.row_bytes * shape.batch, "a batch of staged input");
+        if (shape.for_gpu_decoder) slot.encoded.resize(shape.batch);
+    }
 }
 
 void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
@@ -22,6 +29,10 @@ void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     slot.row_bytes = shape_.row_bytes_of ? shape_.row_bytes_of(number) : shape_.row_bytes;
     slot.rows.assign(plan.rows(number), {});
     slot.missing = shape_.rows == Rows::All ? plan.rows(number) : plan.wanted_rows(number);
+    for (EncodedPicture& encoded : slot.encoded) {
+        encoded.file.clear();
+        if (encoded.file.capacity() > kKeptFileBytes) encoded.file = {};
+    }
     if (slot.missing == slot.rows.size()) return;
     for (std::size_t row = 0; row < slot.rows.size(); ++row) {
         const std::uint64_t item = plan.first_item(number) + row;
@@ -48,7 +59,9 @@ std::optional<StagingWindow::Claim> StagingWindow::claim() {
         ++claiming_;
         next_row_ = 0;
     }
-    return Claim{plan.first_item(number) + row, {slot.memory->data() + row * slot.row_bytes, slot.row_bytes}};
+    return Claim{.item = plan.first_item(number) + row,
+                 .row = {slot.memory->data() + row * slot.row_bytes, slot.row_bytes},
+                 .encoded = slot.encoded.empty() ? nullptr : &slot.encoded[row]};
 }
 
 // The slot of an item that was handed out and whose batch is not taken yet.
@@ -80,7 +93,10 @@ std::optional<StagingWindow::Batch> StagingWindow::take_complete() {
                 [&] { return closed_ || (claiming_ > taken_ && slot.missing == 0); });
     if (closed_) return std::nullopt;
     ++taken_;
-    return Batch{slot.number, std::move(slot.rows), {slot.memory->data(), slot.memory->bytes()}};
+    return Batch{.number = slot.number,
+                 .rows = std::move(slot.rows),
+                 .memory = {slot.memory->data(), slot.memory->bytes()},
+                 .encoded = slot.encoded};
 }
 
 void StagingWindow::recycle() {

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "common/app/images/encoded_picture.hpp"
 #include "common/base/blocked_time.hpp"
 #include "common/base/items.hpp"
 #include "producer/device/device.hpp"
@@ -79,15 +80,18 @@ class StagingWindow {
         // Of batches that differ: bytes of a row of the batch with this number. `row_bytes` * `batch` holds any of
         // them.
         std::function<std::size_t(std::uint64_t number)> row_bytes_of{};
+        bool for_gpu_decoder = false;  // a row may instead be filled with a picture's file
     };
     struct Claim {
         std::uint64_t item = 0;
         std::span<std::byte> row;
+        EncodedPicture* encoded = nullptr;  // instead of the row, for a decoder on the GPU; null: there is none
     };
     struct Batch {
         std::uint64_t number = 0;
         std::vector<RowInfo> rows;    // the last batch may have fewer; rows completed earlier were never handed out
         std::span<std::byte> memory;  // room for a full batch
+        std::span<EncodedPicture> encoded{};  // of each row, if there is a decoder on the GPU
     };
 
     StagingWindow(Device& device, const Shape& shape, const Clock& clock);
@@ -114,6 +118,7 @@ class StagingWindow {
         std::size_t row_bytes = 0;  // of the batch
         std::vector<RowInfo> rows;
         std::uint32_t missing = 0;
+        std::vector<EncodedPicture> encoded;
     };
 
     Slot& slot_of(std::uint64_t turn) { return slots_[turn % slots_.size()]; }

@@ -167,6 +167,7 @@ std::string RunReport::status_json(const RunFacts& facts, const RunStats& before
     status["compute_busy_seconds"] = now.compute_busy_seconds;
     status["compute_busy_batches"] = now.compute_busy_batches;
     status["tokens"] = tokens_json(now);
+    status["decoded_on_gpu"] = now.decoded_on_gpu;
     status["model"] = facts.model;
     return page_text(status);
 }
@@ -245,6 +246,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
         {"pinned_copy_gigabytes_per_second", stats.pinning.gigabytes_per_second},
         {"limits", limits},
         {"tokens", tokens_json(stats)},
+        {"decoded_on_gpu", stats.decoded_on_gpu},
         {"releases", releases_json(broker)},
         {"visibility_timeouts", broker.visibility_timeouts},
         {"stalled_killed", broker.stalled_killed},

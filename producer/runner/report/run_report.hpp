@@ -86,9 +86,10 @@ struct RunStats {
     MeasuredStats so_far;
     PinningProof pinning;
     Limits limits;
-    std::uint64_t tokens = 0;         // of texts, given to the model
-    std::uint64_t padded_tokens = 0;  // including padding; 0: the source gives no texts
-    std::string failure;              // empty: none
+    std::uint64_t tokens = 0;          // of texts, given to the model
+    std::uint64_t padded_tokens = 0;   // including padding; 0: the source gives no texts
+    std::uint64_t decoded_on_gpu = 0;  // pictures
+    std::string failure;               // empty: none
     std::uint64_t at_ns = 0;
 };
 

@@ -159,6 +159,16 @@ void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata) {
             : "Export the model with --image-size " + std::to_string(config.tile) + ", or leave --tile out");
 }
 
+void require_decoder_fits(const RunConfig& config) {
+    if (config.decode != "gpu") return;
+    if (!gives_pictures(config.source))
+        throw ConfigError("--decode gpu does not go with --source '" + config.source + "': it gives no pictures",
+                          "Leave --decode out, or give --input pictures");
+    if (config.tile > 0)
+        throw ConfigError("--decode gpu does not go with --tile: the CPU decodes pictures that are cut into tiles",
+                          "Leave --decode out");
+}
+
 RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const ModelMetadata& metadata,
                            const EgressTraits& traits) {
     const bool gpu = machine.has_gpu;
@@ -199,6 +209,8 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     if (traits.has_consumers()) settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
+    settle<std::string>(config.decode, "auto",
+                        machine.gpu_decodes && gives_pictures(config.source) && config.tile == 0 ? "gpu" : "cpu");
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto",
                         !metadata.precision.empty() ? metadata.precision

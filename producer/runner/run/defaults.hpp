@@ -11,6 +11,7 @@ namespace offramp {
 // The machine's properties that the defaults depend on.
 struct MachineSize {
     bool has_gpu = false;
+    bool gpu_decodes = false;  // JPEG files
     unsigned cores = 1;
 };
 
@@ -27,6 +28,8 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
 // Errors: ConfigError (Usage) when --tile does not go with the source, or with the size that a model's file takes.
 // `config`: resolved.
 void require_tiles_fit(const RunConfig& config, const ModelMetadata& metadata);
+// The same when --decode gpu does not go with the source.
+void require_decoder_fits(const RunConfig& config);
 // Errors: ConfigError (Usage) when --chunk-tokens does not go with the source, or with the tokens that a model's file
 // takes. `config`: resolved.
 void require_chunks_fit(const RunConfig& config, const ModelMetadata& metadata);

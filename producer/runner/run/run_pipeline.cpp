@@ -54,7 +54,8 @@ RunPipeline::RunPipeline(const Parts& parts, Inference::Pace pace)
                  .seed = parts_.config.seed,
                  .timeline = &parts_.timeline,
                  .done = parts_.record.done_earlier(parts_.egress.predecessor()),
-                 .skipped_before = parts_.egress.predecessor().totals.skipped}),
+                 .skipped_before = parts_.egress.predecessor().totals.skipped,
+                 .decode_on_gpu = decodes_on_gpu(parts_.config)}),
       review_(make_review()),
       inference_(parts_.device, *parts_.model.model, *parts_.model.transformer, parts_.compute, parts_.timeline,
                  parts_.egress.layout(), pace,
@@ -154,6 +155,7 @@ RunStats RunPipeline::stats() const {
                    .so_far = measuring_.so_far(),
                    .tokens = input.tokens,
                    .padded_tokens = input.padded_tokens,
+                   .decoded_on_gpu = input.decoded_on_gpu,
                    .at_ns = now_ns()};
     stats.dropped = {.batches = output.batches_unpublished(),
                      .samples = previous.dropped + output.samples_unpublished()};

@@ -35,6 +35,7 @@
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/kernels/jpeg_decoder.hpp"
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/weights_file.hpp"
@@ -58,6 +59,16 @@ void print_names() {
     std::printf("\n");
 }
 
+// Whether the GPU decodes JPEG files. Errors: ConfigError if it cannot, but must.
+bool gpu_decodes(const Device& device, const std::string& decode) {
+    try {
+        return JpegDecoder::open(device) != nullptr;
+    } catch (const ConfigError&) {
+        if (decode != "auto") throw;
+        return false;
+    }
+}
+
 RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     ModelChoice choice = choose_model(config.model, config.weights, data_folder());
     config.model = std::move(choice.name);
@@ -66,12 +77,15 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
     if (!config.weights.empty()) static_cast<void>(open_weights(config.weights));  // fails before a library is loaded
     if (!config.input.empty()) require_input(config.input);
     if (config.source == "auto" && has_arrays_alone(config.input)) config.source = "npy";
-    const MachineSize machine{.has_gpu = open_device_for_kernels(config.device)->is_gpu(),
+    const std::unique_ptr<Device> device = open_device_for_kernels(config.device);
+    const MachineSize machine{.has_gpu = device->is_gpu(),
+                              .gpu_decodes = config.decode != "cpu" && gpu_decodes(*device, config.decode),
                               .cores = std::thread::hardware_concurrency()};
     const ModelMetadata metadata = settled_metadata(config);
     config = resolve_defaults(config, machine, metadata, traits);
     source_named(config.source);
     require_tiles_fit(config, metadata);
+    require_decoder_fits(config);
     require_chunks_fit(config, metadata);
     require_outputs_of_file(config);
     return config;

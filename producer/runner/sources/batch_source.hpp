@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/encoded_picture.hpp"
 #include "common/app/images/picture_list.hpp"
 #include "common/app/images/picture_stamps.hpp"
 #include "common/app/images/unreadable_item.hpp"
@@ -74,6 +75,11 @@ class BatchSource {
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes; one of Float32, Tokens or Arrays has
     // the bytes of the model's input row. Gaps of Arrays may be left unchanged.
     virtual void load(std::uint64_t item, std::span<std::byte> row) = 0;
+    // The same for a run that decodes pictures on its GPU: may instead give the picture's file (EncodedPicture::file).
+    virtual void load_for_gpu(std::uint64_t item, std::span<std::byte> row, EncodedPicture& encoded) {
+        encoded.file.clear();
+        load(item, row);
+    }
 };
 
 // The fix to suggest when a model takes arrays and the source has none.

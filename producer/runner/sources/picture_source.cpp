@@ -33,6 +33,7 @@ class Decoders {
         Loan(const Loan&) = delete;
         Loan& operator=(const Loan&) = delete;
         ImageDecoder* operator->() const { return decoder_.get(); }
+        ImageDecoder& operator*() const { return *decoder_; }
 
       private:
         Decoders& owner_;
@@ -98,18 +99,25 @@ class PictureSource final : public BatchSource {
     }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
-        if (columns_are_read_) (void)pictures_->columns(item);
         const auto decoder = decoders_.borrow();
-        PictureFrame frame = frame_;
-        if (shapes_) {
-            const ItemShapes::Shape found = shape_of(*decoder.operator->(), pictures_->place(item));
-            if (found != shapes_->of(item)) throw UnreadableItem("the picture changed after the run began");
-            frame = ImageSize{static_cast<std::uint32_t>(found[2]), static_cast<std::uint32_t>(found[1])};
-        }
+        const PictureFrame frame = frame_of_item(item, *decoder);
         decoder->decode_file(pictures_->place(item), frame, row);
+    }
+    void load_for_gpu(std::uint64_t item, std::span<std::byte> row, EncodedPicture& encoded) override {
+        const auto decoder = decoders_.borrow();
+        const PictureFrame frame = frame_of_item(item, *decoder);
+        decoder->read_for_gpu(pictures_->place(item), frame, row, encoded);
     }
 
   private:
+    PictureFrame frame_of_item(std::uint64_t item, ImageDecoder& decoder) const {
+        if (columns_are_read_) (void)pictures_->columns(item);
+        if (!shapes_) return frame_;
+        const ItemShapes::Shape found = shape_of(decoder, pictures_->place(item));
+        if (found != shapes_->of(item)) throw UnreadableItem("the picture changed after the run began");
+        return ImageSize{static_cast<std::uint32_t>(found[2]), static_cast<std::uint32_t>(found[1])};
+    }
+
     std::string name_;
     std::shared_ptr<PictureList> pictures_;
     std::size_t max_key_bytes_ = 0;
