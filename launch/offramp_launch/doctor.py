@@ -269,7 +269,7 @@ def torch_version(folder):
 def from_probe(probe):
     device = probe.get("device") or {}
     if device.get("kind") == "cuda":
-        findings = [gpu(device), driver(device), pcie(device)]
+        findings = [gpu(device), driver(device), pcie(device), jpeg_decoder(probe.get("jpeg_decoder") or {})]
     else:
         findings = [gpu_without_probe(probe.get("gpu_error"))]
     return [*findings, pinning(probe.get("pinning") or {}, device.get("kind") == "cuda")]
@@ -282,6 +282,12 @@ def gpu(device):
         f"{device.get('name')}, compute {device.get('compute')}, "
         f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free, NUMA node {device.get('numa_node')}",
     )
+
+
+def jpeg_decoder(found):
+    if found.get("name"):
+        return Finding("JPEG files", f"{found['name']}, for --decode gpu")
+    return Finding("JPEG files", f"the CPU decodes them: {found.get('error')}")
 
 
 def driver(device):

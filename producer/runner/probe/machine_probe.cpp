@@ -18,6 +18,7 @@
 #include "common/shm/shared_region.hpp"
 #include "producer/device/device.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/kernels/jpeg_decoder.hpp"
 
 namespace offramp {
 namespace {
@@ -74,6 +75,14 @@ Json prove_pinning(Device& device) {
     }
 }
 
+Json jpeg_decoder(const Device& device) {
+    try {
+        return {{"name", JpegDecoder::open(device)->description()}, {"error", nullptr}};
+    } catch (const std::exception& error) {
+        return {{"name", nullptr}, {"error", error.what()}};
+    }
+}
+
 Json shared_memory() {
     struct statvfs room {};
     if (::statvfs("/dev/shm", &room) != 0) return {{"total", 0}, {"free", 0}};
@@ -119,6 +128,7 @@ std::string probe_machine_json() {
     }
     probe["gpu_error"] = opened.gpu_error;
     probe["pinning"] = prove_pinning(*opened.device);
+    probe["jpeg_decoder"] = jpeg_decoder(*opened.device);
     probe["shm"] = shared_memory();
     probe["cores"] = cores();
     probe["memlock_bytes"] = memlock_bytes();
