@@ -2,6 +2,8 @@
 Rows from files to files or to a database. Decoding, model and writing limit them; each of these alone is a contestant.
 """
 
+import dataclasses
+
 from specs import (
     CUTOUT_RESULTS,
     DEEPLAB_RESULTS,
@@ -10,6 +12,7 @@ from specs import (
     FIRST_PIXEL,
     FIRST_TOKEN,
     IMAGES,
+    LIGHT_NETWORK,
     LINES,
     MAX_TOKENS,
     OUTPUT,
@@ -22,14 +25,39 @@ from specs import (
     Row,
     alone,
 )
-from targets import CoresAllow, Faults, SmallestOf
+from targets import CoresAllow, Cpu, Faults, Ratio, SmallestOf
 
 DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
+ON_CPU = "decoded on the CPU"
 VECTOR = 384  # dimensions of the measured model's vectors
 
 
 def picture_rows(sizes):
-    return [mask_row(sizes), cut_out_row(sizes)]
+    on_gpu = [decoded_on_gpu(row) for row in (mask_row(sizes), cut_out_row(sizes), light_row(sizes))]
+    return [mask_row(sizes), cut_out_row(sizes), *(on_gpu if sizes.gpu else ())]
+
+
+def decoded_on_gpu(row):
+    """The same row with --decode gpu, beside itself with the CPU's decoder."""
+    ours, model, decode, encode = row.contestants[:4]
+    gpu = {"decode": "gpu"}
+    return dataclasses.replace(
+        row,
+        id=f"{row.id}-gpu-decode",
+        description=f"{row.description}; the GPU decodes",
+        contestants=(
+            dataclasses.replace(ours, flags=ours.flags | gpu),
+            dataclasses.replace(ours, name=ON_CPU),
+            model,
+            dataclasses.replace(decode, flags=decode.flags | gpu),
+            encode,
+        ),
+        targets=(
+            SmallestOf((model.name, DECODE, ENCODE), 0.9),
+            Ratio(ON_CPU, {"W10-cut-out": 1.3, "W14": 2.5}.get(row.id, 0.99)),
+            Cpu(ON_CPU, 0.25),
+        ),
+    )
 
 
 def mask_row(sizes):
@@ -91,6 +119,32 @@ def cut_out_row(sizes):
         (SmallestOf((model, DECODE, ENCODE), 0.9), CoresAllow((model, DECODE, ENCODE), 0.9), Faults()),
         batch,
         raw_bytes=batch * 2 * side * side * 4,
+    )
+
+
+def light_row(sizes):
+    """A network so light that decoding alone limits it."""
+    read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
+    flags = {
+        "model": LIGHT_NETWORK,
+        "batch": sizes.batch,
+        "image-size": sizes.side,
+        **sizes.slabs,
+        "transform": "class-map",
+    }
+    written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}
+    return Row(
+        "W14",
+        "JPEG files in, PNG masks of LRASPP-MobileNetV3-Large out",
+        (
+            Ours("ours", {**flags, **read, **written}, sizes.readers(8)),
+            alone(flags, "model and transform alone", synthetic_on="device"),
+            decode_limit(flags, read),
+            Ours(ENCODE, {**unfed(sizes.deeplab("bf16"), DEEPLAB_RESULTS), **written}, sizes.readers(8)),
+        ),
+        (),
+        sizes.batch,
+        raw_bytes=sizes.logits,
     )
 
 

@@ -80,6 +80,7 @@ class Materials:
             specs.DEEPLAB_WEIGHTS: self._deeplab_weights,
             specs.FIRST_PIXEL: self._first_pixel,
             specs.FIRST_TOKEN: self._first_token,
+            specs.LIGHT_NETWORK: self._light_network,
             specs.CUTOUT_RESULTS: self._cutout_results,
             specs.DEEPLAB_RESULTS: self._deeplab_results,
             specs.LINES: self._lines,
@@ -148,6 +149,9 @@ class Materials:
             self._file_for(specs.ENCODER, flags).with_suffix(".tokenizer.json"), network.with_suffix(".tokenizer.json")
         )
         return network
+
+    def _light_network(self, flags):
+        return self._network("lraspp", "lraspp.pt", "--image-size", flags["image-size"])
 
     def _cutout_results(self, flags):
         return self._results("cutout", specs.SHIPPED_WEIGHTS, specs.PHOTOGRAPHS, flags)

@@ -3,6 +3,7 @@ Makes the network files of a row: TorchScript for producers, so that nothing has
 
 networks.py first-pixel OUTPUT                              takes pictures and uses one pixel of each
 networks.py first-token OUTPUT --tokens N                   takes tokens and uses one of each text
+networks.py lraspp OUTPUT --image-size N                    LRASPP-MobileNetV3-Large with random weights
 networks.py weights OUTPUT                                  random weights of DeepLabV3
 networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
                                                             returns that network's results of the list's first batch
@@ -63,6 +64,24 @@ def first_token(options):
     notes_of_tokens(options.output, options.tokens)
 
 
+class Scores(torch.nn.Module):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, images):
+        return self.network(images)["out"]
+
+
+def lraspp(options):
+    from torchvision.models.segmentation import lraspp_mobilenet_v3_large
+
+    torch.manual_seed(1)
+    network = Scores(lraspp_mobilenet_v3_large(weights=None, weights_backbone=None).eval())
+    images = torch.zeros(1, 3, options.image_size, options.image_size)
+    torch.jit.trace(network, images).save(options.output)
+
+
 def weights(options):
     from safetensors.torch import save_file
     from torchvision.models.segmentation import deeplabv3_resnet50
@@ -103,6 +122,7 @@ def main():
     kinds = {
         "first-pixel": first_pixel,
         "first-token": first_token,
+        "lraspp": lraspp,
         "weights": weights,
         "results": results,
         "encoder": encoder,

@@ -37,7 +37,7 @@ QUEUE, PLAIN, LIBRARY, DECODE, ENCODE = (
     "decode limit",
     "encode limit",
 )
-FILES = "files in tmpfs"
+FILES, ON_CPU = "files in tmpfs", "decoded on the CPU"
 TABLE, COPY = "executemany from a file", "COPY from memory"
 SHOWN_CONSUMERS = (4, 6, 12)
 KEPT = (
@@ -102,6 +102,14 @@ ROWS = (
         ("model alone", DECODE, ENCODE),
         (PLAIN,),
         items="images",
+    ),
+    *(
+        Row(f"{name}-gpu-decode", f"{title}; the GPU decodes", (model, DECODE, ENCODE), (ON_CPU,), items="images")
+        for name, title, model in (
+            ("W7", "W7", TRANSFORMED),
+            ("W10-cut-out", "W10-cut-out", "model alone"),
+            ("W14", "JPEG files to PNG masks (LRASPP)", TRANSFORMED),
+        )
     ),
     Row("W11-sqlite", "lines of text to MiniLM vectors in SQLite", ("model alone", TABLE), (LIBRARY,), items="lines"),
     Row("W11-postgres", "the same in PostgreSQL", ("model alone", COPY), (LIBRARY,), items="lines"),

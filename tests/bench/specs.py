@@ -19,6 +19,7 @@ CUTOUT_RESULTS, DEEPLAB_RESULTS = (
     "{results of cutout}",
     "{results of deeplabv3}",
 )
+LIGHT_NETWORK = "{lraspp}"  # a light segmentation network, with random weights
 LINES = "{lines}"  # a text file
 SENTENCES = "{sentences}"  # a sentence-transformers model
 ENCODER = "{encoder}"  # the same for a producer
