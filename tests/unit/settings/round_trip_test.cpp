@@ -64,6 +64,7 @@ RunConfig any_config() {
     config.by_length = any_word({"auto", "off", "1", "64", "65536"});
     config.image_size = zero_or(32, 8192);
     config.resize_size = zero_or(32, 8192);
+    config.decode = *rc::gen::element<std::string>("cpu", "gpu", "auto");
     config.interpolation = any_word({"auto", "bilinear", "bicubic"});
     config.decode_workers = zero_or(1, 1024);
     config.prefetch = any_of(1U, 64U);

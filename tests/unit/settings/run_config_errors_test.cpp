@@ -71,6 +71,7 @@ const BadValue kBadValues[] = {
     {"tile", "31", "32 to 8192, or 0 for none"},
     {"overlap", "-1", "a whole number less than half of --tile, or auto"},
     {"overlap", "99999", "a whole number less than half of --tile, or auto"},
+    {"decode", "fast", "cpu, gpu, auto"},
     {"decode-workers", "1025", "1 to 1024, or 0 for auto"},
     {"prefetch", "0", "1 to 64"},
     {"prefetch", "auto", "1 to 64"},
