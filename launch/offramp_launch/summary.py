@@ -32,9 +32,6 @@ FAILS_AT_START = (
     ExitCode.SHARED_MEMORY_FULL,
     ExitCode.DEVICE_OUT_OF_MEMORY,
 )
-# In a failure: the model fails again on the same items.
-MODEL_FAILURE = re.compile(r": the model failed|where the first (batch|sample)'s was")
-SLAB_BYTES = re.compile(r"Give (--slab-bytes) for the largest item, at least (\d+)")
 SCHEMA = 1  # version of summary.json; raised when a field changes its meaning or is removed
 
 
@@ -291,8 +288,8 @@ def leaves_work(summary):
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
         return bool(samples.get("dropped_when_full"))
-    if summary["exit"] == ExitCode.BAD_INPUT and MODEL_FAILURE.search(summary.get("failure") or ""):
-        return False
+    if summary["exit"] == ExitCode.BAD_INPUT and _counts(summary.get("failure_cause")).get("kind") == "model":
+        return False  # it fails again on the same items
     if summary["exit"] in FAILS_AT_START:
         return bool(samples.get("released") or samples.get("done_before") or demanded_flags(summary))
     return summary["exit"] not in REPEATS_FAILURE
@@ -300,7 +297,8 @@ def leaves_work(summary):
 
 def demanded_flags(summary):
     """The flags that the same command needs to get further."""
-    return dict(SLAB_BYTES.findall(summary.get("failure") or ""))
+    slab_bytes = _counts(summary.get("failure_cause")).get("slab_bytes")
+    return {"--slab-bytes": str(slab_bytes)} if slab_bytes else {}
 
 
 def _done(summary, samples, unit):

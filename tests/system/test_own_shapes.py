@@ -304,6 +304,7 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertEqual(world.start().wait(), 65, world.logs())
         for word in ("4 of 61 items had to be skipped, and --max-errors 3 allows 3", "06.npy: the model failed on"):
             self.assertIn(word, world.logs())
+        self.assertEqual(world.summary()["failure_cause"], {"kind": "model"})
         self.assertGreater(world.summary()["samples"]["released"], 0)
         self.assertNotIn("  continue ", world.logs())
         self.assertEqual(world.start("--resume", "--max-errors", "100%").wait(), 0, world.logs())
@@ -425,6 +426,7 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertEqual(world.start().wait(), 65, world.logs())
         self.assertIn("the outputs of item 0 ('00') have", world.logs())
         self.assertIn("Give --slab-bytes for the largest item, at least 15728640", world.logs())
+        self.assertEqual(world.summary()["failure_cause"], {"kind": "slab-too-small", "slab_bytes": 15728640})
         command = re.search("  continue +(.*)", world.logs())[1]
         self.assertIn(" --slab-bytes 15728640 ", command)
         done = subprocess.run(

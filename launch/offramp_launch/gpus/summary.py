@@ -14,7 +14,7 @@ from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
 
 SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
-OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy")
+OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy", "failure_cause")
 
 
 def summaries_of(job, supervisor):

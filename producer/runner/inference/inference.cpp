@@ -10,6 +10,7 @@
 #include "common/base/trace.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/tensor_spec.hpp"
+#include "producer/runner/models/run_failure.hpp"
 
 namespace offramp {
 namespace {
@@ -46,11 +47,12 @@ void require_room(const OutputBatch& output, const SlabLayout& layout) {
         const std::size_t bytes = output.varying_bytes(row);
         if (bytes <= layout.varying_bytes) continue;
         const RowInfo& info = output.rows[row];
-        throw ConfigError(
-            "the outputs of item " + std::to_string(info.item) +
-                (info.key.empty() ? "" : " ('" + printable(info.key) + "')") + " have " + std::to_string(bytes) +
-                " bytes, and a slab has room for " + std::to_string(layout.varying_bytes),
-            "Give --slab-bytes for the largest item, at least " + std::to_string(bytes), ErrorKind::BadInput);
+        throw RunFailure({.kind = FailureCause::Kind::SlabTooSmall, .slab_bytes = bytes},
+                         "the outputs of item " + std::to_string(info.item) +
+                             (info.key.empty() ? "" : " ('" + printable(info.key) + "')") + " have " +
+                             std::to_string(bytes) + " bytes, and a slab has room for " +
+                             std::to_string(layout.varying_bytes),
+                         "Give --slab-bytes for the largest item, at least " + std::to_string(bytes));
     }
 }
 

@@ -75,7 +75,7 @@ std::vector<SkippedItem> SkippedItems::list() const {
 ErrorBudget::ErrorBudget(std::string_view setting, std::uint64_t items, Of of, Items kind)
     : setting_(setting), limit_(parse_limit(setting)), items_(items), of_(of), kind_(kind) {}
 
-Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
+RunFailure ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> first) const {
     std::uint64_t listed = 0;
     for (const SkippedItem& item : first) listed += item.stands_for();
     failed = std::max(failed, listed);  // others may have been found meanwhile
@@ -105,7 +105,7 @@ Error ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedItem> fi
         : kind_ == Items::Pictures
             ? "Check that --input is the intended one. Pictures may be JPEG, PNG, TIFF, WebP, BMP or GIF"
             : "Check that --input is the intended one";
-    return Error(ErrorKind::BadInput, text, remedy);
+    return {{.kind = unreadable ? FailureCause::Kind::Input : FailureCause::Kind::Model}, text, remedy};
 }
 
 }  // namespace offramp

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/app/settings/parsed_values.hpp"
-#include "common/base/error.hpp"
+#include "producer/runner/models/run_failure.hpp"
 
 namespace offramp {
 
@@ -70,8 +70,8 @@ class ErrorBudget {
 
     bool exceeded_by(std::uint64_t failed) const { return limit_.exceeded(failed, items_); }
     bool all_failed(std::uint64_t failed) const { return of_ == Of::Whole && items_ > 0 && failed >= items_; }
-    // The error that ends the run: BadInput, with the count and the first reasons.
-    Error failure(std::uint64_t failed, std::span<const SkippedItem> first) const;
+    // The error that ends the run, with the count and the first reasons.
+    RunFailure failure(std::uint64_t failed, std::span<const SkippedItem> first) const;
 
   private:
     std::string setting_;

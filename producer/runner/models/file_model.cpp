@@ -16,6 +16,7 @@
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/runner/models/network_file.hpp"
+#include "producer/runner/models/run_failure.hpp"
 
 namespace offramp {
 namespace {
@@ -299,9 +300,10 @@ class FileModel final : public Model {
     }
 
     [[noreturn]] void refuse_number(std::size_t outputs) const {
-        throw ConfigError(file_ + " gave " + std::to_string(outputs) + " outputs where the first batch had " +
-                              std::to_string(network_outputs_),
-                          "Use a model that always gives the same number of outputs", ErrorKind::BadInput);
+        throw RunFailure({.kind = FailureCause::Kind::Model},
+                         file_ + " gave " + std::to_string(outputs) + " outputs where the first batch had " +
+                             std::to_string(network_outputs_),
+                         "Use a model that always gives the same number of outputs");
     }
 
     // `made`: of rows of the least length.
@@ -622,17 +624,18 @@ class FileModel final : public Model {
 
     void check_shape(const at::Tensor& tensor, const TensorSpec& spec) const {
         if (!std::ranges::equal(tensor.sizes(), std::span(spec.shape).first(spec.dims)))
-            throw ConfigError(file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
-                                  " where the first batch's was " + spec.describe(),
-                              "Use a model whose outputs have the same shape for every input, or write '?' for what "
-                              "differs in output-shapes, in " +
-                                  metadata().file,
-                              ErrorKind::BadInput);
+            throw RunFailure({.kind = FailureCause::Kind::Model},
+                             file_ + " gave the output '" + spec.name + "' of shape " + shape_of(tensor) +
+                                 " where the first batch's was " + spec.describe(),
+                             "Use a model whose outputs have the same shape for every input, or write '?' for what "
+                             "differs in output-shapes, in " +
+                                 metadata().file);
         if (output_dtype(tensor, file_) != spec.dtype)
-            throw ConfigError(file_ + " gave the output '" + spec.name + "' of type " +
-                                  c10::toString(tensor.scalar_type()) + " where the first batch's was " +
-                                  spec.describe(),
-                              "Use a model whose outputs have the same type for every input", ErrorKind::BadInput);
+            throw RunFailure({.kind = FailureCause::Kind::Model},
+                             file_ + " gave the output '" + spec.name + "' of type " +
+                                 c10::toString(tensor.scalar_type()) + " where the first batch's was " +
+                                 spec.describe(),
+                             "Use a model whose outputs have the same type for every input");
     }
 
     Execution execution_;

@@ -71,6 +71,19 @@ json items_json(const std::vector<SkippedItem>& items) {
     return list;
 }
 
+json cause_json(const std::optional<FailureCause>& cause) {
+    if (!cause) return nullptr;
+    switch (cause->kind) {
+        case FailureCause::Kind::Input:
+            return {{"kind", "input"}};
+        case FailureCause::Kind::Model:
+            return {{"kind", "model"}};
+        case FailureCause::Kind::SlabTooSmall:
+            return {{"kind", "slab-too-small"}, {"slab_bytes", cause->slab_bytes}};
+    }
+    return nullptr;
+}
+
 // Samples released after the warm-up, over the time since. After a drained warm-up, that time runs from idle to idle. A
 // run too short for a warm-up counts as a whole, with its start.
 struct Rate {
@@ -204,6 +217,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
     const json summary = {
         {"state", stats.state},
         {"failure", stats.failure.empty() ? json(nullptr) : json(stats.failure)},
+        {"failure_cause", cause_json(stats.failure_cause)},
         {"run_id", facts.run_id},
         {"model", facts.model},
         {"random_weights", facts.random_weights},

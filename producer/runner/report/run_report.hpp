@@ -16,6 +16,7 @@
 #include "producer/device/device.hpp"
 #include "producer/egress/output_batch.hpp"
 #include "producer/runner/ingest/skipped_items.hpp"
+#include "producer/runner/models/run_failure.hpp"
 #include "producer/status/status_page.hpp"
 
 namespace offramp {
@@ -86,10 +87,11 @@ struct RunStats {
     MeasuredStats so_far;
     PinningProof pinning;
     Limits limits;
-    std::uint64_t tokens = 0;          // of texts, given to the model
-    std::uint64_t padded_tokens = 0;   // including padding; 0: the source gives no texts
-    std::uint64_t decoded_on_gpu = 0;  // pictures
-    std::string failure;               // empty: none
+    std::uint64_t tokens = 0;                   // of texts, given to the model
+    std::uint64_t padded_tokens = 0;            // including padding; 0: the source gives no texts
+    std::uint64_t decoded_on_gpu = 0;           // pictures
+    std::string failure;                        // empty: none
+    std::optional<FailureCause> failure_cause;  // of `failure`, if it is known
     std::uint64_t at_ns = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "producer/runner/inference/inference.hpp"
 #include "producer/runner/ingest/input_upload.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
+#include "producer/runner/models/run_failure.hpp"
 
 namespace offramp {
 namespace {
@@ -24,6 +26,17 @@ namespace {
 // A job's shard is a part: other runs read the rest.
 ErrorBudget::Of items_of(const RunConfig& config) {
     return config.samples_folder.empty() ? ErrorBudget::Of::Whole : ErrorBudget::Of::Part;
+}
+
+std::optional<FailureCause> cause_of(const std::exception_ptr& error) {
+    if (!error) return std::nullopt;
+    try {
+        std::rethrow_exception(error);
+    } catch (const RunFailure& failure) {
+        return failure.cause();
+    } catch (...) {
+        return std::nullopt;
+    }
 }
 
 constexpr std::uint64_t kLimitWarmup = 5;
@@ -164,6 +177,7 @@ RunStats RunPipeline::stats() const {
                                .bytes = output.bytes_dropped};
     stats.pinning = egress.pinning();
     stats.failure = parts_.lifecycle.failure();
+    stats.failure_cause = cause_of(parts_.lifecycle.error());
     stats.state = parts_.lifecycle.word();
     stats.limits = measuring_.limits();
     return stats;

@@ -54,7 +54,8 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
     std::vector<SkippedItem> skipped;
     for (std::uint64_t i = 0; i < 5; ++i)
         skipped.push_back({i, "/data/" + std::to_string(i) + ".jpg", "reason " + std::to_string(i)});
-    const Error error = ErrorBudget("4", 100).failure(5, skipped);
+    const RunFailure error = ErrorBudget("4", 100).failure(5, skipped);
+    EXPECT_EQ(error.cause().kind, FailureCause::Kind::Input);
     EXPECT_EQ(error.kind(), ErrorKind::BadInput);
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("5 of 100 items"), HasSubstr("--max-errors 4"),
@@ -75,8 +76,10 @@ TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {
 TEST(ErrorBudget, DoesNotCallAReadItemWithoutResultUnreadable) {
     const std::vector<SkippedItem> skipped{{.item = 0, .origin = "a.png", .reason = "torn"},
                                            {.item = 1, .origin = "b.png", .reason = "NaN", .was_read = true}};
-    EXPECT_THAT(ErrorBudget("1", 9).failure(2, skipped).what(),
+    const RunFailure error = ErrorBudget("1", 9).failure(2, skipped);
+    EXPECT_THAT(error.what(),
                 HasSubstr("2 of 9 items had to be skipped, and --max-errors 1 allows 1: a.png: torn; b.png: NaN"));
+    EXPECT_EQ(error.cause().kind, FailureCause::Kind::Model);
     EXPECT_THAT(ErrorBudget("100%", 2).failure(2, skipped).what(), HasSubstr("none of the 2 items has a result: "));
 }
 

@@ -911,6 +911,17 @@ class Letters(JobInOutput):
         )
         self.assertEqual((self.folder / "run/dropped.jsonl").read_text(), '{"item": 7}\n')
 
+    def test_the_cause_of_a_shards_failure_is_the_runs(self):
+        job = self.begun(self.folder / "output")
+        for index in (1, 2):
+            self.record(job, index)
+        report = '{"failure": "the model fails", "failure_cause": {"kind": "model"}}'
+        script = f"mkdir -p $2; echo '{report}' > $2/summary.json; {self.ended(job, 65)}"
+        code, supervisor = self.supervised(job, script=script)
+        self.assertEqual(code, 65)
+        whole = gpus_summary.join({}, job, supervisor, gpus_summary.summaries_of(job, supervisor), 1.0)
+        self.assertEqual(whole["failure_cause"], {"kind": "model"})
+
     def test_only_the_dead_letters_of_a_shards_last_attempt_are_kept(self):
         job = self.begun(self.folder / "output")
         for index in (1, 2):

@@ -782,14 +782,14 @@ class SummaryTest(unittest.TestCase):
 
     def test_prints_no_command_that_fails_on_the_same_items(self):
         run = {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"released": 3}}
-        for failure, goes_on in (
-            ("2 of 9 items could not be read, and --max-errors 1 allows 1: a.npy: truncated", True),
-            ("2 of 9 items had to be skipped, and --max-errors 1 allows 1: a.npy: the model failed on x", False),
-            ("the model 'm.pt' gave the output 'h' of shape [1, 2] where the first batch's was float32 [1, 3]", False),
-            ("the outputs of item 3 ('a') have 9 bytes. Give --slab-bytes for the largest item, at least 9", True),
+        for cause, goes_on in (
+            (None, True),
+            ({"kind": "input"}, True),
+            ({"kind": "model"}, False),
+            ({"kind": "slab-too-small", "slab_bytes": 9}, True),
         ):
-            shown = summary.describe({**run, "failure": failure}, "images", "", "offramp --resume")
-            self.assertEqual(goes_on, "  continue   offramp --resume" in shown, failure)
+            shown = summary.describe({**run, "failure_cause": cause}, "images", "", "offramp --resume")
+            self.assertEqual(goes_on, "  continue   offramp --resume" in shown, cause)
 
     def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):

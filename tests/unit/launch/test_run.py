@@ -176,8 +176,8 @@ class RunTest(unittest.TestCase):
     def test_the_printed_command_has_the_room_that_an_item_needs(self):
         output = str(self.stage.folder / "masks")
         launcher, producer, consumers = self.stage.start_run(1, "--slab-bytes", "64KiB", "--output", output)
-        failure = "the outputs of item 3 have 70000 bytes. Give --slab-bytes for the largest item, at least 70000"
-        ended = {"samples": {"released": 3}, "failure": failure}
+        cause = {"kind": "slab-too-small", "slab_bytes": 70000}
+        ended = {"samples": {"released": 3}, "failure": "the outputs of item 3 are too large", "failure_cause": cause}
         printed = self.stage.end(launcher, producer, consumers, code=65, summary=ended)
         self.assertIn(f"run --consumers 1 --output {output} --slab-bytes 70000 --resume)\n", printed)
 

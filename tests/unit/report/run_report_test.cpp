@@ -149,6 +149,20 @@ TEST_F(RunReportTest, AWaitForTheComputeTurnIsTheLimitingStage) {
     EXPECT_NEAR(50, summary["turn_wait_seconds"].get<double>(), 0.01);
 }
 
+TEST_F(RunReportTest, TheSummaryHasTheCauseOfAFailure) {
+    RunStats now = stats(5, 0, {});
+    const auto cause = [&](std::optional<FailureCause> of) {
+        now.failure_cause = of;
+        return parse_json(RunReport::summary_json({}, now, {}))["failure_cause"];
+    };
+    using enum FailureCause::Kind;
+    EXPECT_TRUE(cause({}).is_null());
+    EXPECT_EQ(cause({{.kind = Input}}), (nlohmann::json{{"kind", "input"}}));
+    EXPECT_EQ(cause({{.kind = Model}}), (nlohmann::json{{"kind", "model"}}));
+    EXPECT_EQ(cause({{.kind = SlabTooSmall, .slab_bytes = 70000}}),
+              (nlohmann::json{{"kind", "slab-too-small"}, {"slab_bytes", 70000}}));
+}
+
 // A rate without a finished warm-up covers the whole run, and so does its time.
 TEST_F(RunReportTest, ARunShorterThanItsWarmUpHasNoSteadyRate) {
     const std::uint64_t began = now_ns();
