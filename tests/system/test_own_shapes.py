@@ -347,6 +347,54 @@ class OwnShapes(TextRuns, unittest.TestCase):
         self.assertIn("-first.npy", world.logs())
         self.assertIn("an array <f4 [40, 31], and the model takes [?, ?, ?]", world.logs())
 
+    def test_a_folder_that_grew_keeps_the_form_of_its_first_run(self):
+        import torch
+
+        random, network = numpy.random.default_rng(8), torch.jit.load(str(self.of_pictures))
+
+        def floats(size):
+            array = random.random((3, *size), numpy.float32)
+            return array, array
+
+        def pixels(size):
+            array = random.integers(0, 256, (*size, 3), numpy.uint8)
+            return array, array.transpose(2, 0, 1).astype(numpy.float32) / 255
+
+        for form, make, other in (
+            ("dimensions", floats, numpy.zeros((40, 31), "f4")),
+            ("elements", pixels, numpy.zeros((3, 40, 31), "f4")),
+        ):
+            with self.subTest(form):
+                arrays, wanted = self.folder / form, {}
+                arrays.mkdir()
+
+                def add(name, make=make, arrays=arrays, wanted=wanted):
+                    array, given = make((40, 31) if len(wanted) % 2 else (33, 47))
+                    numpy.save(arrays / f"{name}.npy", array)
+                    with torch.no_grad():
+                        wanted[name] = {"output": network(torch.from_numpy(given)[None])[0].numpy()}
+
+                numpy.save(arrays / "-other.npy", other)
+                for item in range(9):
+                    add(f"{item}")
+                flags = "--resize none --batch 1 --max-errors 100%".split()
+                world = self.world("npy", arrays, "--model", str(self.of_pictures), *flags)
+                world.break_off(slabs=3)
+                for item in range(20):
+                    numpy.save(arrays / f"-new-{item}.npy", other)
+                add("-joined")
+                self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+                self.assertAre(wanted, world.output)
+                self.assertGreater(world.summary()["samples"]["done_before"], 0)
+                self.assertEqual(
+                    {os.path.basename(each["origin"]) for each in world.summary()["skipped"]},
+                    {"-other.npy", *(f"-new-{item}.npy" for item in range(20))},
+                )
+                for name in (*wanted, "-joined"):
+                    (arrays / f"{name}.npy").unlink(missing_ok=True)
+                self.assertEqual(world.start("--resume").wait(), 64, world.logs())
+                self.assertIn("holds the work of a run on arrays of", world.logs())
+
     @unittest.skipUnless(ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
     def test_an_error_of_cuda_ends_the_run(self):
         given = self.folder / "numbers"

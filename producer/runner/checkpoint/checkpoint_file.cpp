@@ -140,6 +140,23 @@ bool add_shapes_line(const json& line, std::vector<std::vector<std::int64_t>>& s
     }
 }
 
+std::string form_line(const SampleForm& form) {
+    const json kept = {{"shape", form.shape}, {"picture", form.is_picture}, {"pixels", form.has_pixels}};
+    return sealed_line("\"form\":" + json_text(kept) + "}");
+}
+
+std::optional<SampleForm> form_in(const json& line) {
+    if (!line.is_object() || !line.contains("form")) return std::nullopt;
+    try {
+        const json& kept = line["form"];
+        return SampleForm{.shape = kept.at("shape").get<std::vector<std::int64_t>>(),
+                          .is_picture = kept.at("picture").get<bool>(),
+                          .has_pixels = kept.at("pixels").get<bool>()};
+    } catch (const json::exception&) {
+        return std::nullopt;
+    }
+}
+
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {
     std::string digits;
     for (; begin != end; ++begin) digits += fmt::format("{:016x}", *begin);
@@ -205,7 +222,8 @@ std::string done_lines(std::span<const ItemRange> ranges) {
 }
 
 std::string Checkpoint::whole_text() const {
-    return header_line() + names_lines() + shapes_lines(shapes) + done_lines(done.list()) + (ended ? ended_line() : "");
+    return header_line() + names_lines() + shapes_lines(shapes) + (form ? form_line(*form) : "") +
+           done_lines(done.list()) + (ended ? ended_line() : "");
 }
 
 std::string ended_line() { return sealed_line("\"ended\":true}"); }
@@ -228,6 +246,7 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
             line.is_object() && (line.contains("done")     ? add_ranges(line["done"], items, checkpoint.done)
                                  : line.contains("names")  ? add_names(line, checkpoint)
                                  : line.contains("shapes") ? add_shapes_line(line, checkpoint.shapes)
+                                 : line.contains("form")   ? (checkpoint.form = form_in(line)).has_value()
                                  : line.contains("ended")  ? (checkpoint.ended = line["ended"] == true)
                                                            : false);
         if (!has_content) ++checkpoint.ignored_lines;

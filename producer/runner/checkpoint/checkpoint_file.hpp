@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/items.hpp"
+#include "producer/runner/sources/item_shapes.hpp"
 
 namespace offramp {
 
@@ -27,6 +28,10 @@ std::string_view seal_of(std::string_view line);
 std::string shapes_lines(std::span<const std::vector<std::int64_t>> shapes);
 // Adds those of an opened_line(). Returns false, and adds nothing, unless they follow `shapes`.
 bool add_shapes_line(const nlohmann::json& line, std::vector<std::vector<std::int64_t>>& shapes);
+// The form of a sample, as below.
+std::string form_line(const SampleForm& form);
+// The form of an opened_line(); nothing if it has none.
+std::optional<SampleForm> form_in(const nlohmann::json& line);
 
 // 64-bit numbers as text, 16 hexadecimal digits each.
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end);
@@ -62,6 +67,7 @@ struct CheckpointIdentity {
 //   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":1,"pid":N,"run":"ID"}   the first line
 //   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}   16 digits an item (hashes_of_items())
 //   {"xxh3":"HASH","from":0,"shapes":[[1,6,10,8],[]]}       if items keep their own; []: unreadable
+//   {"xxh3":"HASH","form":{"picture":false,"pixels":false,"shape":[1,-1,-1]}}   if they are arrays; -1: extents differ
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                any number of lines; items [0, 64) ...
 //   {"xxh3":"HASH","ended":true}                             the last line, if the run ended by itself
 //
@@ -70,7 +76,7 @@ struct CheckpointIdentity {
 // tries them again.
 //
 // The names identify the items of a source that grew, and the shapes keep its batches the same
-// (producer/runner/sources/source_items.hpp).
+// (producer/runner/sources/source_items.hpp). With the form, a folder that grew gives the samples of its first run.
 // consumer/processors/results/outputs_of_run.cpp also reads parts of the file.
 //
 // Version rule: raise the number with any change that an earlier reader would misread. A reader refuses any other
@@ -82,6 +88,7 @@ struct Checkpoint {
     CheckpointIdentity identity;
     std::vector<std::uint64_t> names;  // for all items; empty if items have no keys, or a line of names is damaged
     std::vector<std::vector<std::int64_t>> shapes{};  // for all items; empty, as with names, or if they have one shape
+    std::optional<SampleForm> form{};                 // of arrays that keep their own shapes
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
     bool ended = false;               // the run has no work left, except dead letters and dropped or unreadable items

@@ -8,30 +8,17 @@
 
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
-#include "common/json/json_text.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
 namespace offramp {
 namespace {
 
-using nlohmann::json;
-
-// Errors: json::exception.
-SampleForm form_in(const json& kept) {
-    return {.shape = kept.at("shape").get<std::vector<std::int64_t>>(),
-            .is_picture = kept.at("picture").get<bool>(),
-            .has_pixels = kept.at("pixels").get<bool>()};
-}
-
 // Returns false if the line is invalid.
-bool add_line(const json& line, ItemShapes& shapes, std::vector<ItemShapes::Shape>& kept) {
-    if (!line.is_object() || !line.contains("form")) return add_shapes_line(line, kept);
-    try {
-        shapes.set_form(form_in(line["form"]));
-        return true;
-    } catch (const json::exception&) {
-        return false;
-    }
+bool add_line(const nlohmann::json& line, ItemShapes& shapes, std::vector<ItemShapes::Shape>& kept) {
+    std::optional<SampleForm> form = form_in(line);
+    if (!form) return add_shapes_line(line, kept);
+    shapes.set_form(*std::move(form));
+    return true;
 }
 
 }  // namespace
@@ -43,9 +30,7 @@ void keep_shapes(const std::string& path, const ItemShapes& shapes) {
         return SystemError("writing " + path, problem, "Give the run a directory that this user may write to",
                            ErrorKind::CannotWrite);
     });
-    const SampleForm& form = shapes.form();
-    const json kept = {{"shape", form.shape}, {"picture", form.is_picture}, {"pixels", form.has_pixels}};
-    file.write(sealed_line("\"form\":" + json_text(kept) + "}"));
+    file.write(form_line(shapes.form()));
     file.write(shapes_lines(all));
     file.put_in_place();
 }

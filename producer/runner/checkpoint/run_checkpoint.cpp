@@ -144,7 +144,8 @@ void write(const std::string& output, const Checkpoint& checkpoint) {
 }  // namespace
 
 RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
-                             std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched)
+                             std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched,
+                             std::optional<SampleForm> form)
     : folder_(made_folder(config.output, lock_of(config))),
       lock_(folder_, config.run_id, lock_of(config)),
       result_folders_(config, config.catalogue.text("write-path")),
@@ -174,6 +175,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
                                                             .identity = identity,
                                                             .names = hashes_of_items(source),
                                                             .shapes = shapes_of_items(source),
+                                                            .form = std::move(form),
                                                             .done = done_,
                                                             .ignored_lines = 0},
                                                  config.durable ? Durability::PowerCut : Durability::Process,
@@ -190,6 +192,11 @@ void RunCheckpoint::require_in_place() {
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
     return previous ? in_previous_order(std::move(source), previous->names, previous->shapes) : std::move(source);
+}
+
+std::optional<SampleForm> form_of_previous_runs(const std::string& folder) {
+    const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
+    return previous ? previous->form : std::nullopt;
 }
 
 // A kill may come between a consumer's first result and its completion, so the checkpoint names the owner of the

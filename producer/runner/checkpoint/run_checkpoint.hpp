@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,9 +43,11 @@ struct RunConfig;
 class RunCheckpoint {
   public:
     // `source`: in_order_of_previous_runs(); it outlives this object.
-    // `stitched`: outputs whose tiles the run's consumers join.
+    // `stitched`: outputs whose tiles the run's consumers join. `form`: of the items, if they are arrays that keep
+    // their shapes.
     RunCheckpoint(const RunConfig& config, const BatchSource& source, EarlierWork earlier,
-                  std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched = {});
+                  std::function<void(std::exception_ptr)> on_failure, std::vector<StitchedOutput> stitched = {},
+                  std::optional<SampleForm> form = {});
 
     // Items of the run's share (share_of()) that are already completed, by earlier runs or by earlier producers of this
     // run. Fixed.
@@ -75,6 +78,9 @@ class RunCheckpoint {
 // The source with its items numbered as in the output folder's checkpoint, if there is one
 // (producer/runner/sources/source_items.hpp): joined items come last. Errors: those of read_checkpoint().
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder);
+
+// The form of the items in that checkpoint, if it has one.
+std::optional<SampleForm> form_of_previous_runs(const std::string& folder);
 
 // A completed shard of a job, counted from 0.
 struct DoneShard {

@@ -88,11 +88,12 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                           place_.is_recovered() ? PictureStamps::kept(stamps) : PictureStamps{}, still_wanted);
     record_ = std::make_unique<WorkRecord>(
         config_, *source_,
-        WorkRecord::Place{.run_dir = place_.folder(),
-                          .keeps_results = !traits.outputs_dropped,
-                          .on_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
-                          .stitched = stitched_outputs(config_, model_.transformer->outputs(),
-                                                       model_.transformer->upsample_factor())});
+        WorkRecord::Place{
+            .run_dir = place_.folder(),
+            .keeps_results = !traits.outputs_dropped,
+            .on_failure = [this](std::exception_ptr error) { fail(std::move(error)); },
+            .stitched = stitched_outputs(config_, model_.transformer->outputs(), model_.transformer->upsample_factor()),
+            .form = shapes && !shapes->form().shape.empty() ? std::optional(shapes->form()) : std::nullopt});
     const EgressPlan plan = lay_out_slabs(config_, traits, *model_.transformer, *source_, *device_);
     EgressRunOptions options = egress_options(config_, traits, plan, *model_.transformer);
     options.items = source_->items();

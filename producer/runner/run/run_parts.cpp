@@ -272,11 +272,20 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
     const std::uint64_t all = arrays ? shapes->files().size() : opened.pictures->size();
     const std::uint64_t items = config.limit == 0 ? all : std::min(config.limit, all);
     const bool are_kept = !kept.empty() && add_kept_shapes(kept, items, *shapes);
+    const auto earlier_form = arrays && !are_kept && config.resume && !config.output.empty()
+                                  ? form_of_previous_runs(config.output)
+                                  : std::nullopt;
     if (arrays && !are_kept) {
+        if (earlier_form) shapes->set_form(*earlier_form);
         add_shapes(config.input, items, metadata.input_shape, metadata.height != 0, still_wanted, *shapes);
     } else if (!are_kept) {
         add_shapes(*opened.pictures, items, still_wanted, *shapes);
     }
+    if (shapes->extremes().empty() && earlier_form)
+        throw ConfigError("--resume: " + config.output + " holds the work of a run on arrays of " +
+                              shape_text(earlier_form->shape) + ", and --input '" + printable(config.input) +
+                              "' has none. The first item: " + shapes->first_fault(),
+                          "Repeat that run's input, give another --output, or --overwrite instead of --resume");
     if (shapes->extremes().empty())
         throw ConfigError(
             "--input '" + printable(config.input) + "': no item is readable. The first: " + shapes->first_fault(), "",

@@ -29,7 +29,8 @@ void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
     const auto earlier = recovers         ? EarlierWork::Recovered
                          : config_.resume ? EarlierWork::Resumed
                                           : EarlierWork::DoneAgain;
-    checkpoint_ = std::make_unique<RunCheckpoint>(config_, source_, earlier, place_.on_failure, place_.stitched);
+    checkpoint_ =
+        std::make_unique<RunCheckpoint>(config_, source_, earlier, place_.on_failure, place_.stitched, place_.form);
 }
 
 void WorkRecord::describe(RunProgress& progress) const {

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ class WorkRecord final : public ItemListener {
         bool keeps_results = true;  // false: there is no earlier work to continue
         std::function<void(std::exception_ptr)> on_failure;
         std::vector<StitchedOutput> stitched{};
+        std::optional<SampleForm> form{};  // of arrays that keep their shapes
     };
     WorkRecord(const RunConfig& config, const BatchSource& source, Place place);
 

@@ -15,6 +15,8 @@ struct SampleForm {
     std::vector<std::int64_t> shape;  // kVarying where samples differ
     bool is_picture = false;          // [3, height, width]
     bool has_pixels = false;          // a picture's elements are 8-bit; its array may also be [height, width, 3]
+
+    bool operator==(const SampleForm&) const = default;
 };
 
 // The shapes of a source's items, which may differ. Thread: any, once filled. Blocks: never.

@@ -335,8 +335,9 @@ void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const
             found[item] = found_array(file);
         });
     }
-    shapes.set_form(declared.empty() ? form_of_most(found, are_pictures)
-                                     : SampleForm{.shape = {declared.begin(), declared.end()}});
+    if (shapes.form().shape.empty())
+        shapes.set_form(declared.empty() ? form_of_most(found, are_pictures)
+                                         : SampleForm{.shape = {declared.begin(), declared.end()}});
     for (std::uint64_t item = 0; item < arrays; ++item) {
         FoundArray& array = found[item];
         if (!array.shape.empty()) attempt(array, [&] { array.shape = taken_shape(array, shapes.form()); });

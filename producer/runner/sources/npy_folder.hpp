@@ -22,9 +22,10 @@ std::vector<std::string> arrays_in(const std::string& folder);
 // True if the input is a folder with .npy files and without pictures.
 bool has_arrays_alone(const std::string& input);
 
-// Adds the shapes of the first `arrays` of shapes.files(), as the model takes them, and their form. `declared`: the
-// shape of a sample, with kVarying where samples differ. Empty: samples are pictures if `are_pictures`, or if most
-// arrays are 8-bit and of three channels; otherwise they have as many dimensions as most arrays. Blocks: on the disk.
+// Adds the shapes of the first `arrays` of shapes.files(), as the model takes them, and their form unless it is set.
+// `declared`: the shape of a sample, with kVarying where samples differ. Empty: samples are pictures if `are_pictures`,
+// or if most arrays are 8-bit and of three channels; otherwise they have as many dimensions as most arrays. Blocks: on
+// the disk.
 void add_shapes(const std::string& folder, std::uint64_t arrays, std::span<const std::int64_t> declared,
                 bool are_pictures, const StillWanted& still_wanted, ItemShapes& shapes);
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "common/wire/tensor_spec.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace offramp {
@@ -87,6 +88,20 @@ TEST(Checkpoint, ShapesOfItemsAreCompleteOrAbsent) {
     EXPECT_EQ(shapes_lines(std::vector<std::vector<std::int64_t>>{{1, 6}, {}}),
               R"({"xxh3":"533c62e7bceb9bfc","from":0,"shapes":[[1,6],[]]})"
               "\n");
+}
+
+TEST(Checkpoint, HasTheFormOfArrays) {
+    Checkpoint written = of_run();
+    EXPECT_EQ(parse_checkpoint(written.whole_text(), "file").form, std::nullopt);
+    written.form = {.shape = {3, kVarying, kVarying}, .is_picture = true, .has_pixels = true};
+    EXPECT_EQ(parse_checkpoint(written.whole_text(), "file").form, written.form);
+    written.form = {.shape = {kVarying, 2}};
+    EXPECT_EQ(parse_checkpoint(written.whole_text(), "file").form, written.form);
+    for (const char* line : {R"("form":3})", R"("form":{"shape":["a"],"picture":true,"pixels":true}})"}) {
+        const Checkpoint damaged = parse_checkpoint(of_run().header_line() + sealed_line(line), "file");
+        EXPECT_EQ(damaged.form, std::nullopt) << line;
+        EXPECT_EQ(damaged.ignored_lines, 1U) << line;
+    }
 }
 
 TEST(Checkpoint, RecordsThatItsRunEnded) {
