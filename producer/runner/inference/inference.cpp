@@ -113,11 +113,7 @@ bool Inference::run(Prefetcher& input, RunOutputs& outputs, std::uint64_t batche
         std::optional<OutputBatch> output;
         if (!batch->left_out()) {
             --batches;
-            try {
-                output = compute_batch(*batch);
-            } catch (const RefusedInput& refused) {
-                input.refuse(*batch, refused.reason());
-            }
+            output = compute_batch(input, *batch);
         }
         if (!output && unread_ == Unread::EmitEmpty) output = describe(*batch);
         if (!output)
@@ -155,26 +151,28 @@ std::vector<DeviceTensor> Inference::run_model(const InputBatch& batch) {
     return model_.run(batch.data());
 }
 
-OutputBatch Inference::compute_batch(InputBatch& input) {
-    const TraceRange range(TraceName::Compute, input.number());
-    input.wait_ready(compute_);
+// Nothing: the model refused the batch, whose items are skipped.
+std::optional<OutputBatch> Inference::compute_batch(Prefetcher& input, InputBatch& batch) {
+    const TraceRange range(TraceName::Compute, batch.number());
+    batch.wait_ready(compute_);
     // On the CPU a model computes on this thread, not on a stream.
-    if (!device_.is_gpu() && input.ready() != nullptr) input.ready()->wait();
-    clock_.begin(compute_, input.number());
+    if (!device_.is_gpu() && batch.ready() != nullptr) batch.ready()->wait();
+    clock_.begin(compute_, batch.number());
     std::vector<DeviceTensor> native;
     try {
-        native = run_model(input);
-    } catch (const RefusedInput&) {
+        native = run_model(batch);
+    } catch (const RefusedInput& refused) {
         clock_.end(compute_);
-        input.release_after(compute_);  // a part of the model's work may have been submitted
-        throw;
+        batch.release_after(compute_);  // a part of the model's work may have been submitted
+        input.refuse(batch, refused.reason());
+        return std::nullopt;
     }
-    OutputBatch output = describe(input);
+    OutputBatch output = describe(batch);
     output.tensors = transformer_.apply(compute_, std::move(native), output.outliers);
     clock_.end(compute_);
     output.computed = events_.take();
     compute_.record(*output.computed);
-    input.release_after(compute_);
+    batch.release_after(compute_);
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
         if (i >= layout_.tensors.size() || !has_layout(made, layout_.tensors[i]))
@@ -185,7 +183,7 @@ OutputBatch Inference::compute_batch(InputBatch& input) {
         if (made.dims == layout_.tensors[i].dims)
             cut_to_rows(output.tensors[i], layout_.tensors[i], output.rows);
         else
-            cut_to_texts(output.tensors[i], layout_.tensors[i], output.rows, input.texts());
+            cut_to_texts(output.tensors[i], layout_.tensors[i], output.rows, batch.texts());
     }
     require_room(output, layout_);
     return output;

@@ -117,7 +117,7 @@ class Inference {
     std::optional<InputBatch> get_batch(Prefetcher& input);
     OutputBatch describe(const InputBatch& input);
     std::vector<DeviceTensor> run_model(const InputBatch& batch);
-    OutputBatch compute_batch(InputBatch& input);
+    std::optional<OutputBatch> compute_batch(Prefetcher& input, InputBatch& batch);
     bool submit(OutputBatch output, RunOutputs& outputs);
 
     Device& device_;
