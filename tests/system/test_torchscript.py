@@ -40,6 +40,16 @@ class Changing(torch.nn.Module):
         return y
 
 
+class Shrinking(torch.nn.Module):
+    '''Another shape for another picture.'''
+
+    def forward(self, x):
+        y = x.mean((2, 3))
+        if bool(x.abs().sum() > 0):
+            return y[:, :1]
+        return y
+
+
 class Itself(torch.nn.Module):
     def forward(self, x):
         return x.clone()
@@ -273,6 +283,21 @@ class TorchScript(ModelRuns):
             "where the first batch's was output float32",
             model=self.saved(self.networks.Changing(), "changing.pt"),
         )
+
+    def test_a_batch_whose_output_has_another_shape_is_named(self):
+        given = numpy.zeros((5, 3, SIDE, SIDE), numpy.float32)
+        given[3] = 1
+        path = self.folder / "shrinking.npy"
+        numpy.save(path, given)
+        model = self.saved(self.networks.Shrinking(), "shrinking.pt")
+        for batch, named in (("2", f"{path} row 2 to {path} row 3"), ("1", f"{path} row 3")):
+            printed, _ = self.arrays_of(model, path, "--processor", "npy", "--batch", batch, code=65)
+            self.assertIn(
+                f"the batch of {named}: the model '{self.folder / model}' gave the output 'output' of shape [{batch}, 1]",
+                printed,
+            )
+            self.assertIn(f"where the first batch's was output float32 [{batch}, 3]", printed)
+            self.assertIn("Use a model whose outputs have the same shape for every input", printed)
 
     def test_an_output_that_the_network_keeps(self):
         model = self.saved(self.networks.Keeping(WIDTH), "keeping.pt", 'mean = "0, 0, 0"\nstd = "1, 1, 1"\n')

@@ -166,6 +166,8 @@ std::optional<OutputBatch> Inference::compute_batch(Prefetcher& input, InputBatc
         batch.release_after(compute_);  // a part of the model's work may have been submitted
         input.refuse(batch, refused.reason());
         return std::nullopt;
+    } catch (const RunFailure& failure) {
+        throw RunFailure(failure.cause(), input.name_of(batch) + ": " + failure.what(), {});
     }
     OutputBatch output = describe(batch);
     output.tensors = transformer_.apply(compute_, std::move(native), output.outliers);

@@ -159,6 +159,12 @@ bool Prefetcher::skip(std::uint64_t item, const std::string& reason) {
     return budget_.exceeded_by(failed) || budget_.all_failed(failed);
 }
 
+std::string Prefetcher::name_of(const InputBatch& batch) const {
+    const std::uint64_t first = batch.rows().front().item;
+    const std::uint64_t last = batch.rows().back().item;
+    return "the batch of " + source_.origin(first) + (last == first ? "" : " to " + source_.origin(last));
+}
+
 void Prefetcher::refuse(InputBatch& batch, const std::string& reason) {
     bool too_many = false;
     for (const RowInfo& row : batch.rows()) {

@@ -94,6 +94,8 @@ class Prefetcher {
     // Skips an item that was read but yielded no result, like an unreadable one. True: the skipped items now exceed
     // max_errors, or are all items. Thread: any.
     bool skip(std::uint64_t item, const std::string& reason);
+    // The batch's first and last item, by the names of the source, for errors.
+    std::string name_of(const InputBatch& batch) const;
     // Skips the items of a batch from next() that the model refused. Errors: those of next(). Thread: that of next().
     void refuse(InputBatch& batch, const std::string& reason);
     // Ends the input for that reason: from now on next() and require_good() throw it. Thread: any.
