@@ -613,6 +613,19 @@ class OfTorch(Shapes):
         outputs = _samples.samples_of("h", [good, negative, good.t(), good], False)
         self.assertEqual([True, False, False, True], [owner is good for owner in outputs.owner])
 
+    def test_a_copy_on_the_cpu_does_not_keep_its_sources(self):
+        import numpy
+        import torch
+
+        for stream in (None, 5):
+            arrays = [numpy.zeros(6, "float32") for _ in range(3)]
+            watched = [weakref.ref(array) for array in arrays]
+            joined = _samples.samples_of("h", [torch.from_numpy(array) for array in arrays[:2]], True, stream=stream)
+            copied = _samples.samples_of("h", torch.from_numpy(arrays[2]), True, stream=stream)
+            del arrays
+            self.assertEqual([False] * 3, [each() is not None for each in watched], stream)
+            del joined, copied
+
 
 @unittest.skipUnless(TORCH and ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
 @needs_numpy

@@ -177,12 +177,19 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
     if copy or actual != order or tensor.is_neg():
         made = _copied(tensor, order, stream)
-        # PyTorch's allocator knows only the stream that created the tensor; here another one may read it.
-        return Outputs(made if stream is None else (made, tensor), made.data_ptr(), dtype, shape, device, order)
+        return Outputs(_with_sources(made, tensor, stream), made.data_ptr(), dtype, shape, device, order)
     address = tensor.data_ptr()
     # an empty one has nothing to change
     memory = None if 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
     return Outputs(tensor, address, dtype, shape, device, order, memory=memory)
+
+
+def _with_sources(made: Any, sources: Any, stream: object) -> Any:
+    """
+    The owner of a copy. On a GPU it keeps the sources: PyTorch's allocator knows only the stream that created them, and
+    here another one may read them.
+    """
+    return made if stream is None or made.device.type == "cpu" else (made, sources)
 
 
 def _copied(tensor: Any, order: Order, stream: object) -> Any:
@@ -225,7 +232,7 @@ def concatenated(each: Sequence[Outputs], stream: object) -> Outputs | None:
         # `out` keeps the type also under autocast
         with on_stream(stream, flat_tensors[0].device):
             made = torch_of_the_caller().cat(flat_tensors, out=flat_tensors[0].new_empty(0))
-        owner = made if stream is None else (made, flat_tensors)  # see _of_torch()
+        owner = _with_sources(made, flat_tensors, stream)
         return first._replace(owner=owner, address=made.data_ptr(), memory=None)
     if first.device != "cpu" or numpy is None:
         return None
