@@ -40,6 +40,16 @@ void require_may_vary(const RunConfig& config, const EgressTraits& traits, const
                           "Leave --batches-per-slab out; --samples-per-slab bounds the samples in a slab");
 }
 
+// Otherwise each batch would lose samples, also while all slabs are free.
+void require_slabs_for_a_batch(const RunConfig& config, const SlabPlan& slabs) {
+    const auto rows = static_cast<std::uint32_t>(slabs.layout.rows);
+    const std::uint32_t parts = (config.batch + rows - 1) / rows;
+    if (config.when_full != "drop" || parts <= slabs.slab_count) return;
+    throw ConfigError(fmt::format("a batch of {} samples fills {} slabs, and this run with --when-full drop has {}",
+                                  config.batch, parts, slabs.slab_count),
+                      "Give a smaller --batch, more --slabs or a larger --samples-per-slab, or --when-full wait");
+}
+
 std::vector<uid_t> allowed_uids(const RunConfig& config) {
     std::vector<uid_t> uids{::geteuid()};
     if (!config.consumer_user.empty()) {
@@ -100,6 +110,7 @@ EgressPlan EgressPlan::make(const RunConfig& config, const EgressTraits& traits,
                         .may_share = traits.batches_share_slabs,
                         .max_key_bytes = max_key_bytes},
                        on_gpu);
+    if (!traits.outputs_dropped) require_slabs_for_a_batch(config, slabs);
     EgressPlan plan;
     plan.layout = slabs.layout;
     // If each filling creates its slab, every slab has its own segment.

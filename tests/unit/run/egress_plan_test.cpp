@@ -69,6 +69,25 @@ TEST(EgressPlan, SettingSlabsOrSamplesKeepsBatchesWhole) {
     EXPECT_EQ(plan_of(config, 4096).layout.rows, 64) << "no slab is larger than a batch because of it";
 }
 
+TEST(EgressPlan, ABatchMayNotFillMoreSlabsThanARunThatDrops) {
+    RunConfig config = with_batch(64);
+    config.samples_per_slab = 3;
+    config.slabs = 21;
+    EXPECT_NO_THROW(plan_of(config, 4096)) << "it waits";
+    config.when_full = "drop";
+    try {
+        plan_of(config, 4096);
+        ADD_FAILURE() << "it was accepted";
+    } catch (const ConfigError& problem) {
+        EXPECT_THAT(problem.what(),
+                    testing::AllOf(testing::HasSubstr("a batch of 64 samples fills 22 slabs"),
+                                   testing::HasSubstr("drop has 21"), testing::HasSubstr("more --slabs")));
+    }
+    EXPECT_NO_THROW(plan_of(config, 4096, {.outputs_dropped = true}));
+    config.slabs = 22;
+    EXPECT_NO_THROW(plan_of(config, 4096));
+}
+
 TEST(EgressPlan, SharesAsSetUpToASlabsLimit) {
     RunConfig config = with_batch(4096);
     config.batches_per_slab = 100;
