@@ -329,11 +329,7 @@ def make_room(lock, output, config, is_own=False):
     it. The folder of --write-path likewise. `lock`: of the output. `is_own`: the run is a custom program's. Errors:
     LaunchError (USAGE).
     """
-    if config.get("resume") and config.get("overwrite"):
-        raise UsageError(
-            "--resume and --overwrite contradict each other",
-            "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
-        )
+    require_one_intent(config)
     file = first_file(output)
     is_noted = shared_folder.holds(output, OWN_RUN)  # a custom program's run without a checkpoint
     is_work = holds_work(output) or not file and holds_work_below(output) or bool(file) and is_noted
@@ -356,6 +352,15 @@ def make_room(lock, output, config, is_own=False):
                 os.unlink(os.path.join(output, name))
     if is_work and config.get("overwrite"):
         lock.set_aside()
+
+
+def require_one_intent(config):
+    """Errors: LaunchError (USAGE)."""
+    if config.get("resume") and config.get("overwrite"):
+        raise UsageError(
+            "--resume and --overwrite contradict each other",
+            "Give --resume to continue the work in --output, --overwrite to keep it under another name and begin anew",
+        )
 
 
 def holds_empty_work(folder):

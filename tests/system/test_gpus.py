@@ -94,6 +94,31 @@ class Gpus(GpusTest):
         self.assertIn("is not empty", world.logs())
         self.assertEqual(world.results(), one)
 
+    def test_overwrite_renames_finished_results_once(self):
+        world, one = self.world(*FILES, shards=5), self.results_of_one(*FILES)
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        world.flags = tuple("7x24x32" if flag == "5x24x32" else flag for flag in FILES)
+        self.assertEqual(world.start("--overwrite", "--resume").wait(), 64, world.logs())
+        self.assertIn("contradict each other", world.logs())
+        self.assertEqual(world.start("--overwrite", "--shards=102").wait(), 64, world.logs())
+        self.assertEqual(world.results(), one, "no shard began: the results have their name again")
+        with world.gate() as gate:
+            world.start("--overwrite")
+            gate.let(2)
+            world.until(lambda: world.status().get("done_samples", 0) >= 1, "the first samples")
+            aside = world.output.with_name(f"{world.output.name}.before-{world.run_id()}")
+            world.kill_everything()
+        self.assertEqual(world.results(aside), one)
+        self.assertEqual(world.start("--overwrite").wait(), 64, world.logs())
+        self.assertIn("Pass --resume to continue it", world.logs())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.ends_as(world, self.results_of_one(*world.flags), 101)
+        self.assertEqual(world.results(aside), one)
+        self.assertEqual(
+            sorted(path.name for path in world.output.parent.glob(f"{world.output.name}*")),
+            sorted((world.output.name, aside.name)),
+        )
+
     def test_fewer_producers_continue_the_run_of_a_killed_launcher(self):
         world, one = self.world(*ROWS, shards=6), self.results_of_one(*ROWS)
         with world.gate() as gate:
@@ -286,7 +311,6 @@ class Gpus(GpusTest):
             "--shards=102": "the input has 101 items",
             "--shards=x": "is not a whole number",
             "--shard=1/2": "it runs all shards",
-            "--overwrite": "give another --output",
             "--producer=x": "chooses its GPU itself",
             "--consumer-user=nobody": "another user",
             "--http-header=A: b": "not in a file",

@@ -33,7 +33,7 @@ from offramp_launch.supervision.scaling import bounds_given
 from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
-from offramp_launch.output_folder import OutputLock
+from offramp_launch.output_folder import OutputLock, make_room, require_one_intent
 from offramp_launch.progress import print_note
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
 from offramp_launch.supervision.watch import STATUS_SECONDS
@@ -46,7 +46,6 @@ OF_THE_WHOLE = ("--run-dir", "--run-id", "--output")
 LONGEST_NAME = "s99999-99"
 NOT_HERE = {
     "--producer": "your own producer program chooses its GPU itself",
-    "--overwrite": "it cannot replace a finished run's results: give another --output, or remove what is there",
     "--shard": "it runs all shards: --shards sets their number",
     "--strategy": "the rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
@@ -80,10 +79,13 @@ def start(places, argv, typed):
         flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
     config = on_first_working(devices, lambda: settings.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
-    flags = [flag for flag in flags if flag.partition("=")[0] != "--resume"]
-    os.environ["OFFRAMP_RESUME"] = "false"  # overrides a settings file; each shard's run gets its own --resume
+    flags = [flag for flag in flags if flag.partition("=")[0] not in ("--resume", "--overwrite")]
+    # Overrides a settings file: each shard's run gets its own --resume, and only this launcher makes room.
+    os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     refuse(flags, config)
-    settings.require_run_to_continue({**config, "resume": resume})
+    config["resume"] = resume
+    require_one_intent(config)
+    settings.require_run_to_continue(config)
     if wants_demo(flags, config):
         raise UsageError(
             f"--gpus {given[FLAG]} needs an input, and none was given",
@@ -97,9 +99,7 @@ def start(places, argv, typed):
         return run_command.start(
             places, [*flags, "--resume", *([] if http is None else [address.FLAG, address.spelled(*http)])], typed
         )
-    return run(
-        places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, resume, http, starts_ahead
-    )
+    return run(places, flags, typed, {**config, "run-id": run_id}, run_path, devices, shards, http, starts_ahead)
 
 
 def require_gpus(given, starts_ahead):
@@ -162,7 +162,7 @@ def is_of_one_producer(output, run_id):
     return True
 
 
-def run(places, flags, typed, config, run_path, devices, shards, resume, http, starts_ahead=False):
+def run(places, flags, typed, config, run_path, devices, shards, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
     job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
@@ -199,10 +199,10 @@ def run(places, flags, typed, config, run_path, devices, shards, resume, http, s
 
     def steps():
         gpus_job.clear_remains(output)
-        if resume and gpus_job.is_begun_in(output):
+        if config["resume"] and gpus_job.is_begun_in(output):
             plan.job = gpus_job.go_on(places, output, flags, settled, shards)
         else:
-            require_nothing_in(output)
+            make_room_in(output, plan.output_lock, config)
             plan.job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
         plan.error_limit = most_errors(settled.get("max-errors"), plan.job.items)
         # Later commands for dead letters find the results by the job's id.
@@ -220,17 +220,23 @@ def run(places, flags, typed, config, run_path, devices, shards, resume, http, s
     return work.hold_output(steps, may_hold_job=True)
 
 
-def require_nothing_in(output):
-    """Errors: LaunchError (USAGE)."""
+def make_room_in(output, lock, config):
+    """Renames the results there with --overwrite. Errors: LaunchError (USAGE) if other files are there."""
     if gpus_job.is_begun_in(output):
         raise UsageError(
             f"--output {output} holds an unfinished run with --gpus",
             "Pass --resume to continue it; else give another --output, or remove what is there",
         )
+    if config["overwrite"]:
+        if config.get("sink"):
+            raise UsageError(
+                "--gpus with --overwrite cannot rename the tables of --sink", "Leave --overwrite or --gpus out"
+            )
+        make_room(lock, str(output), config)
     if gpus_job.holds_more_than_a_job(output):
         raise UsageError(
             f"--output {output} is not empty: {', '.join(sorted(os.listdir(output))[:3])}",
-            "Pass --resume to continue a run; else give an empty or new folder",
+            "Pass --resume to continue a run, or --overwrite to rename its results; else give an empty or new folder",
         )
 
 
