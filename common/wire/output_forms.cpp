@@ -39,8 +39,13 @@ std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_fac
     return {};
 }
 
+bool is_encoded_pictures(const TensorSpec& spec) {
+    return spec.dtype == kUInt8 && spec.dims == 2 && spec.shape[1] == kVarying;
+}
+
 std::string obstacle_to_pictures(const TensorSpec& spec) {
-    if (spec.varies()) return kVaries;
+    if (is_encoded_pictures(spec)) return {};
+    if (spec.varies()) return std::string(kVaries) + ", which only encoded pictures may: uint8 [N, ?]";
     const bool elements =
         spec.dtype == kUInt8 || spec.dtype == kFloat32 || spec.dtype == kFloat16 || spec.dtype == kBFloat16;
     if (spec.dims != 4 || !elements || (spec.shape[1] != 1 && spec.shape[1] != 3 && spec.shape[1] != 4))

@@ -7,7 +7,7 @@
 
 namespace offramp {
 
-// No output whose samples differ in shape has one of these forms.
+// Samples that differ in shape have one of these forms only as encoded pictures.
 
 // Whether an output classifies each pixel. Class ids, such as those of an argmax: uint8, bool, int32 or int64 [N, H, W]
 // or [N, 1, H, W]. Class scores: float32, float16 or bfloat16 [N, C, H, W].
@@ -23,8 +23,11 @@ std::string obstacle_to_masks(const TensorSpec& spec, std::uint32_t upsample_fac
 // Larger pictures are rejected before decoding, too: a few kilobytes can claim gigabytes.
 inline constexpr std::uint64_t kMaxImagePixels = 100'000'000;
 
-// Why an output does not contain pictures: [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16; empty if it
-// does.
+// True if each sample is the bytes of a picture file: uint8 [N, ?].
+bool is_encoded_pictures(const TensorSpec& spec);
+
+// Why an output does not contain pictures, [N, 1, 3 or 4, H, W] of uint8, float32, float16 or bfloat16, or encoded
+// ones; empty if it does.
 std::string obstacle_to_pictures(const TensorSpec& spec);
 
 // True if an output contains vectors: float32, float16 or bfloat16 [N, D].

@@ -1,11 +1,11 @@
 #include "consumer/processors/pictures/output_pixels.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
 #include "common/base/error.hpp"
-#include "common/wire/output_forms.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "consumer/processors/raw/row_chunks.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
@@ -52,6 +52,18 @@ std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string
 std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab) {
     std::string reasons;
     return find_outputs(slab, reasons);
+}
+
+std::span<const std::byte> encoded_jpeg(const PictureOutput& output, const SampleView& sample) {
+    constexpr std::array kStart{std::byte{0xff}, std::byte{0xd8}, std::byte{0xff}};
+    constexpr std::array kEnd{std::byte{0xff}, std::byte{0xd9}};
+    const std::span<const std::byte> file = output.tensor->row(sample.row);
+    const bool starts = file.size() > kStart.size() && std::ranges::equal(file.first(kStart.size()), kStart);
+    if (starts && std::ranges::equal(file.last(kEnd.size()), kEnd)) return file;
+    throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " +
+                          std::to_string(file.size()) + " bytes that are not a complete JPEG file" +
+                          (starts ? ": the end, FF D9, is missing" : ": the beginning, FF D8 FF, is missing"),
+                      "Encode pictures as JPEG, in Python by offramp.reduce.jpeg(), or choose another --processor");
 }
 
 std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, const SampleView& sample,

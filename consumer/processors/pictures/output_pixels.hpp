@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/app/images/geometry.hpp"
+#include "common/wire/output_forms.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
@@ -22,11 +23,13 @@ struct PixelRange {
 };
 
 // An output of pictures, [N, 1, 3 or 4, H, W], as uint8, float32, float16 or bfloat16. Channels: gray; red, green,
-// blue; or red, green, blue, alpha. Borrows the slab.
+// blue; or red, green, blue, alpha. Or, encoded, of JPEG files. Borrows the slab.
 struct PictureOutput {
     const TensorView* tensor = nullptr;
     std::string suffix;  // for file names: ".NAME" if several outputs fit, else empty
 
+    bool encoded() const { return is_encoded_pictures(tensor->spec); }
+    // Not of encoded ones.
     std::uint32_t channels() const { return static_cast<std::uint32_t>(tensor->spec.shape[1]); }
     ImageSize size() const {
         return {static_cast<std::uint32_t>(tensor->spec.shape[3]), static_cast<std::uint32_t>(tensor->spec.shape[2])};
@@ -38,6 +41,10 @@ struct PictureOutput {
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor);
 // Like picture_outputs(), but returns an empty vector if none fits.
 std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab);
+
+// The JPEG file that the producer encoded for one sample. Borrows the slab. Errors: ConfigError names output and item
+// if the bytes lack the beginning or the end of such a file.
+std::span<const std::byte> encoded_jpeg(const PictureOutput& output, const SampleView& sample);
 
 // Converts picture outputs to 8-bit pixels. Values slightly beyond the range, as networks overshoot, become black or
 // white. Values beyond it by more than half of the range are an error. Owns its scratch memory. Thread: one. Errors:

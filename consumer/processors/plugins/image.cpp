@@ -44,6 +44,8 @@ void divide_by_alpha(std::span<std::uint8_t> rgba) {
 }
 
 // Writes outputs of pictures as files: OUTPUT/KEY.png (.jpg, .webp), or OUTPUT/KEY.NAME.png when several outputs fit.
+// JPEG files that the producer encoded keep their bytes, whatever --image-format is.
+//
 // The network saw a picture squeezed into its input. So its output is resized to the picture's proportions, unless
 // --picture-size differs or samples are not whole pictures of the input.
 class ImageFiles final : public Processor {
@@ -67,11 +69,9 @@ class ImageFiles final : public Processor {
         for (const SampleView& sample : slab.samples) {
             if (sample.empty) continue;
             for (const PictureOutput& output : outputs) {
-                const std::string path = sample_path(folder_, sample.key, output.suffix + extension());
-                const ImageSize size = size_of(output, sample);
+                const std::string path = sample_path(folder_, sample.key, output.suffix + extension_of(output));
                 progress();
-                const auto file =
-                    encoded(in_size(pixels_.of(output, sample, progress), output, size), output, size, progress);
+                const auto file = output.encoded() ? encoded_jpeg(output, sample) : encode(output, sample, progress);
                 progress();
                 if (!still_current()) return;
                 write_atomically(path, file, durability_);
@@ -82,15 +82,17 @@ class ImageFiles final : public Processor {
     std::vector<std::string> files_of(const SlabContents& slab, const SampleView& sample) const override {
         std::vector<std::string> files;
         for (const PictureOutput& output : picture_outputs_if_any(slab))
-            files.push_back(sample.key + output.suffix + extension());
+            files.push_back(sample.key + output.suffix + extension_of(output));
         return files;
     }
 
   private:
-    std::string extension() const { return format_ == "jpeg" ? ".jpg" : "." + format_; }
+    std::string extension_of(const PictureOutput& output) const {
+        return output.encoded() || format_ == "jpeg" ? ".jpg" : "." + format_;
+    }
 
     void require_format_for(const PictureOutput& output) const {
-        if (format_ == "jpeg" && output.channels() == 4)
+        if (!output.encoded() && format_ == "jpeg" && output.channels() == 4)
             throw ConfigError("processor image: " + describe_output(output.tensor->spec) +
                                   " has an alpha channel, which JPEG cannot store",
                               "Give --image-format png or webp");
@@ -118,8 +120,9 @@ class ImageFiles final : public Processor {
         return resized_;
     }
 
-    std::span<const std::byte> encoded(std::span<const std::uint8_t> pixels, const PictureOutput& output,
-                                       ImageSize size, const Progress& progress) {
+    std::span<const std::byte> encode(const PictureOutput& output, const SampleView& sample, const Progress& progress) {
+        const ImageSize size = size_of(output, sample);
+        const auto pixels = in_size(pixels_.of(output, sample, progress), output, size);
         if (format_ == "jpeg") return jpeg_.encode(pixels, size);
         if (format_ == "webp") return webp_.encode(output.channels() == 1 ? in_three_channels(pixels) : pixels, size);
         const PngPixels kind = output.channels() == 1   ? PngPixels::Gray

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,7 @@
 
 #include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
+#include "consumer/processors/pictures/lossy_encoders.hpp"
 #include "consumer/processors/pictures/output_pixels.hpp"
 #include "consumer/processors/processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
@@ -57,6 +59,20 @@ class ImageProcessor : public testing::Test {
         made.add(spec_of("picture", kFloat32, {1, static_cast<std::int64_t>(planes.size()) / 2, 1, 2}));
         std::ranges::copy(planes, made.storage[0].begin());
         return made;
+    }
+    // Files that the loop encoded. Borrows `files`.
+    static SlabContents encoded(const std::vector<std::string>& files) {
+        SlabContents contents;
+        contents.tensors.push_back({.spec = {.name = "jpeg", .dtype = kUInt8, .dims = 2}, .bytes = {}});
+        TensorView& tensor = contents.tensors.back();
+        tensor.spec.shape = {static_cast<std::int64_t>(files.size()), kVarying};
+        for (const std::string& file : files) {
+            const auto row = static_cast<std::uint32_t>(contents.samples.size());
+            contents.samples.push_back({.item = row, .batch = 0, .row = row, .key = std::to_string(row)});
+            tensor.samples.push_back(std::as_bytes(std::span(file)));
+            tensor.extents.push_back(static_cast<std::int64_t>(file.size()));
+        }
+        return contents;
     }
 
     ScratchFolder output_;
@@ -124,6 +140,43 @@ TEST_F(ImageProcessor, JpegAndWebpFollowTheQuality) {
     const auto gray = rgb_of("sample.webp");
     for (std::size_t i = 0; i < gray.size(); ++i)
         ASSERT_LE(std::abs(gray[i] - static_cast<int>(i / 3 % 32) * 255 / 31), 12) << i;
+}
+
+TEST_F(ImageProcessor, KeepsTheBytesOfEncodedFiles) {
+    const std::vector<std::uint8_t> pixels(std::size_t{3} * 8 * 4, 200);
+    std::vector<std::string> files;
+    for (const int quality : {30, 95}) {
+        JpegEncoder encoder(quality);
+        const auto file = encoder.encode(pixels, {8, 4});
+        files.emplace_back(reinterpret_cast<const char*>(file.data()), file.size());
+    }
+    files.emplace_back();  // of an item that is skipped
+    SlabContents contents = encoded(files);
+    contents.samples[2].empty = true;
+    config_.catalogue.put("image-format", "webp");  // of pixels
+    EXPECT_THAT(run_over(contents), ElementsAre("0.jpg", "1.jpg"));
+    const test::Tree written = test::read_tree(output_.path());
+    EXPECT_EQ(written.at("0.jpg"), files[0]);
+    EXPECT_EQ(written.at("1.jpg"), files[1]);
+    EXPECT_THAT(make_processor("image", config_)->files_of(contents, contents.samples[1]), ElementsAre("1.jpg"));
+}
+
+TEST_F(ImageProcessor, WritesEncodedFilesBesidePixels) {
+    const std::vector<std::string> files{"\xff\xd8\xff the rest \xff\xd9"};
+    SlabContents contents = encoded(files);
+    const std::array<std::byte, 2> pixels{};
+    contents.tensors.push_back({.spec = spec_of("mask", kUInt8, {1, 1, 1, 2}), .bytes = pixels});
+    EXPECT_THAT(run_over(contents), ElementsAre("0.jpeg.jpg", "0.mask.png"));
+}
+
+TEST_F(ImageProcessor, RefusesEncodedBytesThatAreNoCompleteJpeg) {
+    const std::string whole = "\xff\xd8\xff the rest \xff\xd9";
+    const std::vector<std::string> files{
+        {}, "\xff\xd8", "\x89PNG the rest \xff\xd9", whole.substr(0, whole.size() - 1)};
+    for (const std::string& file : files)
+        EXPECT_THAT(refusal(encoded(std::vector{file})),
+                    AllOf(HasSubstr("output jpeg uint8 [1, ?] of the item '0' holds " + std::to_string(file.size())),
+                          HasSubstr(file.ends_with(" \xff") ? "FF D9" : "FF D8 FF"), HasSubstr("offramp.reduce")));
 }
 
 TEST(SizeInProportion, IsThePicturesSizeTimesTheNetworksFactor) {
