@@ -350,6 +350,17 @@ class Recipes(Recipe):
         self.assertEqual(KEYS, {line["key"] for line in lines})
         self.assertEqual([[[2.0, 2.0, 8.0, 8.0, 0.75]]] * 24, [line["boxes"] for line in lines])
 
+    @needs("torch", "torchvision", "PIL")
+    def test_pictures_encoded_on_the_gpu(self):
+        from PIL import Image
+
+        self.mine(MINE.replace("Conv2d(3, 5, 3)", "Conv2d(3, 3, 3)"))
+        self.run_recipe("Pictures encoded on the GPU")
+        self.assertEqual({f"{key}.jpg" for key in KEYS}, self.results("*.jpg"))
+        for key in KEYS:
+            with Image.open(self.output / f"{key}.jpg") as image:
+                self.assertEqual(("JPEG", "RGB", (14, 14)), (image.format, image.mode, image.size))
+
     @needs("torch")
     def test_several_gpus_with_torchrun(self):
         self.run_recipe("Several GPUs with torchrun")
@@ -385,7 +396,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(14, len(recipes()))
+        self.assertEqual(15, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):

@@ -5,6 +5,7 @@ reads them in shared memory. Delivery is at least once: if a consumer dies, its 
 Needs libofframp.so, and NumPy to read arrays. Importing the package imports only the standard library.
 """
 
+from offramp import reduce
 from offramp._consumer import Consumer
 from offramp._dtypes import DType
 from offramp._egress import Egress, Stats
@@ -84,4 +85,5 @@ __all__ = [
     "__version__",
     "library_version",
     "packed",
+    "reduce",
 ]

@@ -162,7 +162,7 @@ class ViewKept(Error, RuntimeError):
 
 
 class LibraryNotFound(Error, ImportError):
-    """libofframp.so is missing or has another version."""
+    """libofframp.so, or a library that the called function needs, is missing or has another version."""
 
 
 class KeptViewWarning(RuntimeWarning):
