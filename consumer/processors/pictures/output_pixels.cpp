@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
@@ -31,13 +30,6 @@ std::vector<PictureOutput> find_outputs(const SlabContents& slab, std::string& r
 }
 
 }  // namespace
-
-PixelRange PixelRange::named(std::string_view text) {
-    if (text == "0:1") return {.black = 0, .white = 1};
-    if (text == "-1:1") return {.black = -1, .white = 1};
-    if (text == "0:255") return {.black = 0, .white = 255};
-    throw ConfigError("--image-range '" + std::string(text) + "' is unknown", "Accepted: 0:1, -1:1, 0:255");
-}
 
 std::vector<PictureOutput> picture_outputs(const SlabContents& slab, std::string_view processor) {
     std::string reasons;
@@ -88,21 +80,15 @@ std::span<const std::uint8_t> OutputPixels::of(const PictureOutput& output, cons
 }
 
 void OutputPixels::refuse(float number, const PictureOutput& output, const SampleView& sample) const {
-    char text[160];
-    if (std::isnan(number))
-        std::snprintf(text, sizeof text, "NaN");
-    else
-        std::snprintf(text, sizeof text, "%g, far outside of black and white, which are %g and %g by --image-range",
-                      static_cast<double>(number), static_cast<double>(range_.black),
-                      static_cast<double>(range_.white));
-    throw ConfigError(describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + text,
-                      "Give the --image-range that the network has: 0:1, -1:1 or 0:255");
+    throw ConfigError(
+        describe_output(output.tensor->spec) + " of the item '" + sample.key + "' holds " + range_.objection_to(number),
+        "Give the --image-range that the network has: 0:1, -1:1 or 0:255");
 }
 
 std::uint8_t OutputPixels::pixel_of(float number, const PictureOutput& output, const SampleView& sample) const {
-    const float share = (number - range_.black) / (range_.white - range_.black);
-    if (!(share >= -0.5F && share <= 1.5F)) refuse(number, output, sample);
-    return static_cast<std::uint8_t>(std::clamp(share, 0.0F, 1.0F) * 255.0F + 0.5F);
+    const float share = range_.share_of(number);
+    if (!PixelRange::has_pixel(share)) refuse(number, output, sample);
+    return PixelRange::pixel_of(share);
 }
 
 ImageSize size_in_proportion(ImageSize picture, ImageSize made, std::uint32_t side, std::uint32_t longest) {

@@ -7,20 +7,13 @@
 #include <vector>
 
 #include "common/app/images/geometry.hpp"
+#include "common/numerics/pixel_range.hpp"
 #include "common/wire/output_forms.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/raw/sample_array.hpp"
 
 namespace offramp {
-
-// The values that mean black and white in a model's output (--image-range).
-struct PixelRange {
-    float black = 0;
-    float white = 1;
-    // Errors: ConfigError.
-    static PixelRange named(std::string_view text);
-};
 
 // An output of pictures, [N, 1, 3 or 4, H, W], as uint8, float32, float16 or bfloat16. Channels: gray; red, green,
 // blue; or red, green, blue, alpha. Or, encoded, of JPEG files. Borrows the slab.
@@ -46,9 +39,8 @@ std::vector<PictureOutput> picture_outputs_if_any(const SlabContents& slab);
 // if the bytes lack the beginning or the end of such a file.
 std::span<const std::byte> encoded_jpeg(const PictureOutput& output, const SampleView& sample);
 
-// Converts picture outputs to 8-bit pixels. Values slightly beyond the range, as networks overshoot, become black or
-// white. Values beyond it by more than half of the range are an error. Owns its scratch memory. Thread: one. Errors:
-// ConfigError names number, output and item.
+// Converts picture outputs to 8-bit pixels (PixelRange). Owns its scratch memory. Thread: one. Errors: ConfigError
+// names a number that has no pixel, output and item.
 class OutputPixels {
   public:
     explicit OutputPixels(PixelRange range) : range_(range) {}
