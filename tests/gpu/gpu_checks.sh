@@ -3,7 +3,7 @@
 #
 #   tests/gpu/gpu_checks.sh [BIN [PART...]]
 #
-# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda, picture_decoder_cuda and libofframp_nvtx_recorder.so;
+# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda, picture_decoder_cuda, picture_encoder_cuda and libofframp_nvtx_recorder.so;
 # libofframp_models.so is in BIN/../lib. BIN is build/release/bin or a copy from another machine (there also with BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
 # SITE: for the part `python`, a folder with the installed wheel, or empty if python3 finds it anyway, as in a venv. Without SITE that part uses the package of
@@ -38,8 +38,8 @@ contract() { "$bin/tests/device_contract_cuda" && "$bin/tests/kernels_contract_c
 
 one_channel() { (cd tests/system && python3 -m unittest -v test_one_channel); }
 
-# Pictures that the GPU decodes.
-pictures() { "$bin/tests/picture_decoder_cuda" && python3 -m unittest -v tests.system.test_gpu_decode; }
+# Pictures that the GPU decodes or encodes.
+pictures() { "$bin/tests/picture_decoder_cuda" && "$bin/tests/picture_encoder_cuda" && python3 -m unittest -v tests.system.test_gpu_decode tests.system.test_pictures_out; }
 
 # Items in their own shapes, and a vector per token; bin also has offramp-consumer-faulty in tests/.
 shapes() { python3 -m unittest -v tests.system.test_own_shapes tests.system.test_text_tokens; }
@@ -48,7 +48,7 @@ shapes() { python3 -m unittest -v tests.system.test_own_shapes tests.system.test
 python_package() {
     local package=(PYTHONPATH="$PWD/launch/python:$PWD" OFFRAMP_LIBRARY="$bin/../lib/libofframp.so")
     [[ -z ${SITE+set} ]] || package=(PYTHONPATH="${SITE:+$(cd "$SITE" && pwd):}$PWD")
-    (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_shapes test_holding test_egress test_arrays test_consumer test_cupy)
+    (cd tests/python && env "${package[@]}" OFFRAMP_TEST_PARTS=100000 python3 -m unittest -v test_torch test_shapes test_holding test_egress test_arrays test_consumer test_cupy test_reduce)
 }
 
 # Excludes tests that die on purpose, exhaust memory or provoke CUDA errors, because the tools report exactly these.

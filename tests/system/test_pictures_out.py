@@ -7,7 +7,7 @@ import unittest
 import numpy
 from PIL import Image
 
-from tests.support.device import setUpModule  # noqa: F401
+from tests.support.device import ON_GPU, setUpModule  # noqa: F401
 from tests.support.exported_model import ModelRuns
 
 SIDE = 48
@@ -103,6 +103,48 @@ class PicturesOut(ModelRuns):
             ).items():
                 wanted = 255 - self.pictures[key].repeat(2, 0).repeat(2, 1).astype(int)
                 self.assertLess(numpy.abs(found - wanted).mean(), 6, f"{key}.{form}")
+
+    def encoded(self, place, model, *flags):
+        """{name: bytes} of JPEG files."""
+        code, printed, files = self.run_of(
+            model,
+            "--processor",
+            "image",
+            "--image-format",
+            "jpeg",
+            "--picture-size",
+            "model",
+            "--encode",
+            place,
+            *flags,
+        )
+        self.assertEqual((code, set(files)), (0, {f"{key}.jpg" for key in self.pictures}), printed)
+        return files
+
+    @unittest.skipUnless(ON_GPU, "skipped: no GPU (OFFRAMP_TEST_DEVICE=cuda)")
+    def test_a_gpu_encodes_the_same_pictures(self):
+        for model, flags in (("Negative.pt", ()), ("Tanh.pt", ("--image-range=-1:1", "--image-quality", "98"))):
+            by_consumers = self.encoded("cpu", model, *flags)
+            for place in ("gpu", "auto"):
+                for name, data in self.encoded(place, model, *flags).items():
+                    self.assertNotEqual(data, by_consumers[name], "consumers have another encoder")
+                    found, wanted = (
+                        numpy.asarray(Image.open(io.BytesIO(each))).astype(int) for each in (data, by_consumers[name])
+                    )
+                    self.assertLess(numpy.abs(found - wanted).mean(), 3, name)
+        code, printed, files = self.run_of(
+            "Tanh.pt", *"--processor image --image-format jpeg --picture-size model --encode gpu".split()
+        )
+        self.assertEqual((code, files), (64, {}), printed)
+        self.assertIn("--image-range", printed)
+
+    @unittest.skipIf(ON_GPU, "for a run on the CPU")
+    def test_without_a_gpu_consumers_encode(self):
+        words = "--processor image --image-format jpeg --picture-size model --encode".split()
+        self.assertEqual(self.encoded("cpu", "Negative.pt"), self.encoded("auto", "Negative.pt"))
+        code, printed, files = self.run_of("Negative.pt", *words, "gpu")
+        self.assertEqual((code, files), (64, {}), printed)
+        self.assertIn("pictures cannot be encoded on a GPU: this run uses the CPU", printed)
 
     def test_other_ranges_and_alpha(self):
         for key, found in self.pictures_of("Tanh.pt", "--image-range=-1:1").items():

@@ -23,11 +23,13 @@ struct ImageSettings {
     std::string format;
     int quality;
     std::string range;
+    bool encoded;
 
     explicit ImageSettings(const CatalogueValues& given)
         : format(given.text("image-format")),
           quality(static_cast<int>(given.number("image-quality"))),
-          range(given.text("image-range")) {}
+          range(given.text("image-range")),
+          encoded(given.text("encode") == "gpu") {}
 };
 
 // Premultiplied colours can be mixed.
@@ -54,6 +56,7 @@ class ImageFiles final : public Processor {
         : folder_(options.output_for("image")),
           durability_(options.durability()),
           format_(settings.format),
+          encoded_(settings.encoded),
           pixels_(PixelRange::named(settings.range)),
           png_(options.settings),
           jpeg_(settings.quality),
@@ -92,7 +95,11 @@ class ImageFiles final : public Processor {
     }
 
     void require_format_for(const PictureOutput& output) const {
-        if (!output.encoded() && format_ == "jpeg" && output.channels() == 4)
+        if (output.encoded()) return;
+        if (encoded_)
+            throw ConfigError("--encode gpu: the " + describe_output(output.tensor->spec) + " is not encoded",
+                              "Leave --encode out; in a loop of your own, call offramp.reduce.jpeg() before submit()");
+        if (format_ == "jpeg" && output.channels() == 4)
             throw ConfigError("processor image: " + describe_output(output.tensor->spec) +
                                   " has an alpha channel, which JPEG cannot store",
                               "Give --image-format png or webp");
@@ -142,6 +149,7 @@ class ImageFiles final : public Processor {
     std::string folder_;
     Durability durability_;
     std::string format_;
+    bool encoded_;
     OutputPixels pixels_;
     PngEncoder png_;
     JpegEncoder jpeg_;

@@ -41,7 +41,8 @@ bool has_layout(const TensorSpec& made, const TensorSpec& wanted) {
                       wanted.shape.begin() + 2);
 }
 
-// Each sample fits into a slab.
+}  // namespace
+
 void require_room(const OutputBatch& output, const SlabLayout& layout) {
     for (std::uint32_t row = 0; layout.varies() && row < output.rows.size(); ++row) {
         const std::size_t bytes = output.varying_bytes(row);
@@ -55,8 +56,6 @@ void require_room(const OutputBatch& output, const SlabLayout& layout) {
                          "Give --slab-bytes for the largest item, at least " + std::to_string(bytes));
     }
 }
-
-}  // namespace
 
 void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
                   std::span<const TokenRows> texts) {
@@ -177,6 +176,7 @@ std::optional<OutputBatch> Inference::compute_batch(Prefetcher& input, InputBatc
     batch.release_after(compute_);
     for (std::size_t i = 0; i < output.tensors.size(); ++i) {
         const TensorSpec& made = output.tensors[i].spec;
+        if (transformer_.encodes(i)) continue;  // EncodedOutputs gives it the layout
         if (i >= layout_.tensors.size() || !has_layout(made, layout_.tensors[i]))
             throw Error(ErrorKind::Internal,
                         "the model gave " + made.describe() + ", the slabs were laid out for " +
@@ -187,7 +187,7 @@ std::optional<OutputBatch> Inference::compute_batch(Prefetcher& input, InputBatc
         else
             cut_to_texts(output.tensors[i], layout_.tensors[i], output.rows, batch.texts());
     }
-    require_room(output, layout_);
+    if (!transformer_.encodes_any()) require_room(output, layout_);
     return output;
 }
 

@@ -1,5 +1,6 @@
 #include "producer/runner/kernels/kernel_plans.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <type_traits>
@@ -68,6 +69,23 @@ void cast_on_cpu(void* to, DType type, const void* from, std::size_t elements) {
     const auto* const values = static_cast<const float*>(from);
     const auto round = type == kFloat16 ? float16_bits : bfloat16_bits;
     for (std::size_t i = 0; i < elements; ++i) bits[i] = round(std::bit_cast<std::uint32_t>(values[i]));
+}
+
+void make_pixels_on_cpu(std::uint8_t* pixels, float* outliers, const kernels::PictureNumbers& input) {
+    const auto number_at = [&](std::int64_t i) {
+        if (input.dtype == kFloat32) return static_cast<const float*>(input.numbers)[i];
+        const std::uint16_t bits = static_cast<const std::uint16_t*>(input.numbers)[i];
+        return input.dtype == kFloat16 ? float_of_float16(bits) : float_of_bfloat16(bits);
+    };
+    std::fill_n(outliers, input.rows, 0.0F);
+    for (std::int64_t i = 0; i < input.rows * input.per_row; ++i) {
+        const float number = number_at(i);
+        const float share = input.range.share_of(number);
+        if (PixelRange::has_pixel(share))
+            pixels[i] = PixelRange::pixel_of(share);
+        else
+            outliers[i / input.per_row] = number;
+    }
 }
 
 }  // namespace offramp

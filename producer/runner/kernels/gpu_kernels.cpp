@@ -30,4 +30,11 @@ void resize_on_gpu(void* stream, const ResizePlan& plan) {
     check(launch_resize(static_cast<cudaStream_t>(stream), plan), "resize kernels");
 }
 
+void make_pixels_on_gpu(void* stream, std::uint8_t* pixels, float* outliers, const kernels::PictureNumbers& input) {
+    auto* const queue = static_cast<cudaStream_t>(stream);
+    check(cudaMemsetAsync(outliers, 0, static_cast<std::size_t>(input.rows) * sizeof *outliers, queue),
+          "cudaMemsetAsync");
+    check(launch_make_pixels(queue, pixels, outliers, input), "pixels kernel");
+}
+
 }  // namespace offramp

@@ -80,6 +80,7 @@ void map_classes_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, const float
 // `confidence` may be null.
 void map_foreground_on_cpu(std::uint8_t* ids, std::uint8_t* confidence, float* outliers, const float* scores,
                            const ForegroundPlan& plan);
+void make_pixels_on_cpu(std::uint8_t* pixels, float* outliers, const kernels::PictureNumbers& input);
 
 // The GPU's side, without any CUDA header. `stream` is a cudaStream_t of the calling thread's context. Arguments are
 // never empty. Blocks: never. Errors: CudaError of a refused launch.
@@ -93,5 +94,6 @@ void map_classes_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidenc
 void map_foreground_on_gpu(void* stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                            const float* scores, const ForegroundPlan& plan);
 void resize_on_gpu(void* stream, const ResizePlan& plan);
+void make_pixels_on_gpu(void* stream, std::uint8_t* pixels, float* outliers, const kernels::PictureNumbers& input);
 
 }  // namespace offramp

@@ -54,4 +54,14 @@ void resize_pictures(Stream& stream, std::span<const PictureToResize> pictures) 
     if (!pictures.empty()) resize_on_gpu(stream.native(), plan_resize(pictures));
 }
 
+void make_pixels(Stream& stream, std::uint8_t* pixels, float* outliers, const PictureNumbers& input) {
+    expect(input.rows >= 0 && input.per_row > 0, "pictures have pixels");
+    expect(input.dtype == kFloat32 || input.dtype == kFloat16 || input.dtype == kBFloat16, "pictures have numbers");
+    if (input.rows == 0) return;
+    if (on_gpu(stream))
+        make_pixels_on_gpu(stream.native(), pixels, outliers, input);
+    else
+        stream.run_on_host([=] { make_pixels_on_cpu(pixels, outliers, input); });
+}
+
 }  // namespace offramp::kernels

@@ -6,6 +6,7 @@
 
 #include "common/numerics/foreground_score.hpp"
 #include "common/numerics/picture_filter.hpp"
+#include "common/numerics/pixel_range.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "producer/device/device.hpp"
 
@@ -72,5 +73,16 @@ std::size_t resize_scratch_bytes(const PictureToResize& picture);
 // Resizes pictures with the arithmetic of the CPU's Resizer (common/app/images/resize.hpp): the same bits for the same
 // pixels. At most kMostPicturesToResize. Only on a GPU: there is no decoder for it elsewhere.
 void resize_pictures(Stream& stream, std::span<const PictureToResize> pictures);
+
+// Numbers of pictures, float32, float16 or bfloat16, [rows, per_row], contiguous.
+struct PictureNumbers {
+    const void* numbers = nullptr;
+    DType dtype = kFloat32;
+    std::int64_t rows = 0, per_row = 0;
+    PixelRange range;
+};
+// Each number's pixel, in the same order: the pixels that consumers make of these numbers. `outliers`, [rows], as of
+// map_foreground: each entry gets one number of its row that has no pixel, or 0.
+void make_pixels(Stream& stream, std::uint8_t* pixels, float* outliers, const PictureNumbers& input);
 
 }  // namespace offramp::kernels

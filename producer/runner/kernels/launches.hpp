@@ -21,6 +21,9 @@ cudaError_t launch_map_classes(cudaStream_t stream, std::uint8_t* ids, std::uint
 // `confidence` may be null.
 cudaError_t launch_map_foreground(cudaStream_t stream, std::uint8_t* ids, std::uint8_t* confidence, float* outliers,
                                   const float* scores, const ForegroundPlan& plan);
+// `outliers` are 0 before.
+cudaError_t launch_make_pixels(cudaStream_t stream, std::uint8_t* pixels, float* outliers,
+                               const kernels::PictureNumbers& input);
 
 cudaError_t launch_resize(cudaStream_t stream, const ResizePlan& plan);
 

@@ -50,7 +50,7 @@ NvJpeg find_functions() {
     find(found.set_quality, "nvjpegEncoderParamsSetQuality");
     find(found.set_sampling, "nvjpegEncoderParamsSetSamplingFactors");
     find(found.encode, "nvjpegEncodeImage");
-    find(found.retrieve, "nvjpegEncodeRetrieveBitstream");
+    find(found.retrieve, "nvjpegEncodeRetrieveBitstreamDevice");
     found.engines = reinterpret_cast<decltype(found.engines)>(::dlsym(library, "nvjpegGetHardwareDecoderInfo"));
     return found;
 }

@@ -24,7 +24,7 @@ struct NvJpeg {
     decltype(&::nvjpegEncoderParamsSetQuality) set_quality;
     decltype(&::nvjpegEncoderParamsSetSamplingFactors) set_sampling;
     decltype(&::nvjpegEncodeImage) encode;
-    decltype(&::nvjpegEncodeRetrieveBitstream) retrieve;
+    decltype(&::nvjpegEncodeRetrieveBitstreamDevice) retrieve;
 
     // The library, opened by the first call. It is never closed. Thread: any. Errors: ConfigError: it is not there, or
     // lacks a function.

@@ -4,6 +4,7 @@
 #include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/kernels/jpeg_decoder.hpp"
 #include "producer/runner/kernels/kernel_plans.hpp"
+#include "producer/runner/kernels/picture_encoder.hpp"
 
 namespace offramp {
 namespace {
@@ -37,10 +38,16 @@ void map_foreground_on_gpu(void*, std::uint8_t*, std::uint8_t*, float*, const fl
     no_kernels();
 }
 void resize_on_gpu(void*, const ResizePlan&) { no_kernels(); }
+void make_pixels_on_gpu(void*, std::uint8_t*, float*, const kernels::PictureNumbers&) { no_kernels(); }
 
 std::unique_ptr<JpegDecoder> JpegDecoder::open(const Device&, Engine) {
     throw ConfigError("pictures cannot be decoded on a GPU: this program was built without CUDA",
                       "Leave --decode out, or use a build with CUDA");
+}
+
+std::unique_ptr<PictureEncoder> PictureEncoder::open(Device&, int) {
+    throw ConfigError("pictures cannot be encoded on a GPU: this program was built without CUDA",
+                      "Leave --encode out, or use a build with CUDA");
 }
 
 }  // namespace offramp

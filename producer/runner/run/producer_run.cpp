@@ -20,6 +20,8 @@
 #include "producer/runner/checkpoint/kept_shapes.hpp"
 #include "producer/runner/run/defaults.hpp"
 #include "producer/runner/run/egress_plan.hpp"
+#include "producer/runner/run/encoded_outputs.hpp"
+#include "producer/runner/run/encoding_place.hpp"
 #include "producer/runner/run/run_ending.hpp"
 #include "producer/runner/run/work_record.hpp"
 #include "producer/runner/sources/opened_input.hpp"
@@ -107,6 +109,13 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
                                         .run = *egress_,
                                         .items = *record_,
                                         .on_failure = [this] { on_stream_failure(); }});
+    if (model_.transformer->encodes_any())
+        outputs_ = std::make_unique<EncodedOutputs>(
+            std::move(outputs_), PictureEncoder::open(*device_, image_quality(config_)),
+            EncodedOutputs::Parts{.device = *device_,
+                                  .transformer = *model_.transformer,
+                                  .layout = egress_->layout(),
+                                  .on_failure = [this] { on_stream_failure(); }});
     // Also in a recovered run: its producer may have died before it kept them.
     if (texts) keep_listed_rows(listed_rows, *texts, place_.readable_by_group());
     if (pictures) keep_listed_rows(listed_rows, *pictures, place_.readable_by_group());

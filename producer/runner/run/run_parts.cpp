@@ -25,6 +25,7 @@
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/run/egress_plan.hpp"
+#include "producer/runner/run/encoding_place.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
 #include "producer/runner/sources/opened_input.hpp"
@@ -335,6 +336,7 @@ OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const Eg
                           .output_dtype = config.output_dtype,
                           .confidence = config.confidence,
                           .foreground = ForegroundScale::of(config.scores, config.threshold),
+                          .encoded = encoded_range(config),
                           .largest = opened.model->largest_samples()});
     spdlog::info("model: {}", opened.model->description());
     log_chosen_processor(config, *opened.transformer);

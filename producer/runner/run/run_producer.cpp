@@ -36,11 +36,13 @@
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/kernels/jpeg_decoder.hpp"
+#include "producer/runner/kernels/picture_encoder.hpp"
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/models/model_library.hpp"
 #include "producer/runner/models/weights_file.hpp"
 #include "producer/runner/probe/machine_probe.hpp"
 #include "producer/runner/run/defaults.hpp"
+#include "producer/runner/run/encoding_place.hpp"
 #include "producer/runner/run/producer_run.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
@@ -83,6 +85,8 @@ RunConfig resolve(RunConfig config, const EgressTraits& traits) {
                               .cores = std::thread::hardware_concurrency()};
     const ModelMetadata metadata = settled_metadata(config);
     config = resolve_defaults(config, machine, metadata, traits);
+    const int quality = image_quality(config);
+    config = settle_encoding(std::move(config), [&] { PictureEncoder::open(*device, quality); });
     source_named(config.source);
     require_tiles_fit(config, metadata);
     require_decoder_fits(config);

@@ -74,6 +74,7 @@ OutputTransformer::OutputTransformer(Device& device, const std::vector<TensorSpe
         else
             made_.push_back(output);
     }
+    if (settings.encoded) pixels_.emplace(device, made_, *settings.encoded);
 }
 
 // Finds outputs that do not fit the transform.
@@ -110,7 +111,8 @@ std::size_t OutputTransformer::most_bytes_of_sample(std::size_t index) const {
 std::size_t OutputTransformer::most_varying_bytes() const {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < made_.size(); ++i)
-        if (made_[i].varies()) bytes += round_up(most_bytes_of_sample(i), kSampleAlignment);
+        if (outputs()[i].varies())
+            bytes += round_up(encodes(i) ? pixels_->most_bytes(i) : most_bytes_of_sample(i), kSampleAlignment);
     return bytes;
 }
 
@@ -132,6 +134,13 @@ void OutputTransformer::add_pool(const std::string& output) {
 
 std::vector<DeviceTensor> OutputTransformer::apply(Stream& compute, std::vector<DeviceTensor> native,
                                                    std::vector<RowOutliers>& outliers) {
+    std::vector<DeviceTensor> made = transformed(compute, std::move(native), outliers);
+    if (pixels_) pixels_->apply(compute, made, outliers);
+    return made;
+}
+
+std::vector<DeviceTensor> OutputTransformer::transformed(Stream& compute, std::vector<DeviceTensor> native,
+                                                         std::vector<RowOutliers>& outliers) {
     if (pools_.empty()) return native;
     std::vector<DeviceTensor> made;
     made.reserve(made_.size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "producer/device/device.hpp"
 #include "producer/device/lending_pool.hpp"
 #include "producer/egress/output_batch.hpp"
+#include "producer/runner/transforms/picture_pixels.hpp"
 
 namespace offramp {
 
@@ -20,6 +22,7 @@ struct TransformSettings {
     std::string output_dtype = "auto";               // cast, low-res: "auto", "fp32", "fp16", "bf16"
     bool confidence = false;                         // class-map: a second output
     ForegroundScale foreground;                      // class-map: how to read an output of one channel
+    std::optional<PixelRange> encoded;               // the result's pictures become pixels, for an encoder
     std::vector<std::vector<std::int64_t>> largest;  // Model::largest_samples()
 };
 
@@ -48,7 +51,12 @@ class OutputTransformer {
     }
 
     // For a full batch. Samples differ in shape as in Model::outputs().
-    const std::vector<TensorSpec>& outputs() const { return made_; }
+    // Pictures for an encoder are as it leaves them.
+    const std::vector<TensorSpec>& outputs() const { return pixels_ ? pixels_->encoded() : made_; }
+    // True if apply() gives the pixels of pictures, which an encoder turns into outputs()[output].
+    bool encodes(std::size_t output) const { return pixels_ && pixels_->encodes(output); }
+    bool encodes_any() const { return pixels_.has_value(); }
+    PixelRange pixel_range() const { return settings_.encoded.value_or(PixelRange{}); }
     // The most room that the outputs of which samples differ in shape take for one sample.
     std::size_t most_varying_bytes() const;
     OutputTransform transform() const { return transform_; }
@@ -64,6 +72,8 @@ class OutputTransformer {
                                     std::vector<RowOutliers>& outliers);
 
   private:
+    std::vector<DeviceTensor> transformed(Stream& compute, std::vector<DeviceTensor> native,
+                                          std::vector<RowOutliers>& outliers);
     void plan_cast(const TensorSpec& output, DType type);
     void plan_class_map(const TensorSpec& output, const std::string& prefix);
     void check_fits(const std::vector<TensorSpec>& outputs) const;
@@ -92,6 +102,7 @@ class OutputTransformer {
     };
     std::vector<LendingPool<Growing>> pools_;  // one for each of made_; none if the outputs are unchanged
     LendingPool<DeviceBuffer> outliers_;       // for the rows of a full batch
+    std::optional<PicturePixels> pixels_;      // none: no pictures are encoded
 };
 
 }  // namespace offramp

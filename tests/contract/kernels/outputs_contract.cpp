@@ -6,8 +6,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
+#include "common/numerics/float16_bits.hpp"
+#include "common/numerics/pixel_range.hpp"
 #include "producer/runner/kernels/kernels.hpp"
 #include "tests/contract/device/device_contract.hpp"
 
@@ -451,6 +454,91 @@ TEST_P(ForegroundMapContract, MapsNothing) {
     EXPECT_TRUE(map(made_up(0, 1, 4, 4, 8), ForegroundScale::of("auto", 0.5), true).ids.empty());
 }
 
+class PicturesContract : public DeviceContract {
+  protected:
+    // The consumers' formula, rounded after each step.
+    static std::uint8_t reference(float number, const PixelRange& range) {
+        const float share = (number - range.black) / (range.white - range.black);
+        const volatile float scaled = std::clamp(share, 0.0F, 1.0F) * 255.0F;
+        const volatile float above = scaled + 0.5F;
+        return static_cast<std::uint8_t>(above);
+    }
+    struct Made {
+        std::vector<std::uint8_t> pixels;
+        std::vector<float> outliers;
+    };
+    Made pixels_of(const DeviceBuffer& numbers, const kernels::PictureNumbers& input) {
+        const auto elements = static_cast<std::size_t>(input.rows * input.per_row);
+        const auto pixels = upload(std::vector<std::byte>(elements + 1, std::byte{0xab}));
+        const auto outliers = device().allocate_pinned_host(static_cast<std::size_t>(input.rows) * 4, "outliers");
+        std::memset(outliers->data(), 0x55, outliers->bytes());
+        kernels::PictureNumbers given = input;
+        given.numbers = numbers.data();
+        const auto stream = device().make_stream("pixels");
+        kernels::make_pixels(*stream, reinterpret_cast<std::uint8_t*>(pixels->data()),
+                             reinterpret_cast<float*>(outliers->data()), given);
+        stream->synchronize();
+        Made made;
+        for (const std::byte pixel : download(*pixels)) made.pixels.push_back(static_cast<std::uint8_t>(pixel));
+        EXPECT_EQ(made.pixels.back(), 0xab);
+        made.pixels.pop_back();
+        const auto* const first = reinterpret_cast<const float*>(outliers->data());
+        made.outliers.assign(first, first + input.rows);
+        return made;
+    }
+};
+
+// Each number at which a pixel changes, and its neighbours.
+TEST_P(PicturesContract, RoundsEachStep) {
+    for (const char* name : {"0:1", "-1:1", "0:255"}) {
+        const PixelRange range = PixelRange::named(name);
+        std::vector<float> numbers;
+        for (int half = -60; half <= 2 * 255 + 60; ++half) {
+            float number = range.black + (range.white - range.black) * static_cast<float>(half) / 510.0F;
+            for (int i = 0; i < 8; ++i) number = std::nextafter(number, -Limits::max());
+            for (int i = 0; i < 16; ++i) numbers.push_back(number = std::nextafter(number, Limits::max()));
+        }
+        std::vector<std::uint8_t> expected;
+        for (const float number : numbers) expected.push_back(reference(number, range));
+        const auto per_row = static_cast<std::int64_t>(numbers.size() / 2);
+        const Made made =
+            pixels_of(*upload(bytes_of(numbers)), {.dtype = kFloat32, .rows = 2, .per_row = per_row, .range = range});
+        EXPECT_EQ(made.pixels, expected) << name;
+        EXPECT_THAT(made.outliers, testing::ElementsAre(0, 0));
+    }
+}
+
+TEST_P(PicturesContract, ReadsNumbersOf16Bits) {
+    for (const DType type : {kFloat16, kBFloat16}) {
+        std::vector<std::uint16_t> bits;
+        std::vector<std::uint8_t> expected;
+        for (std::uint32_t i = 0; i <= 0xffff; ++i) {
+            const auto half = static_cast<std::uint16_t>(i);
+            const float number = type == kFloat16 ? float_of_float16(half) : float_of_bfloat16(half);
+            if (!PixelRange::has_pixel(number)) continue;
+            bits.push_back(half);
+            expected.push_back(reference(number, {}));
+        }
+        const Made made =
+            pixels_of(*upload(bytes_of(bits)),
+                      {.dtype = type, .rows = 1, .per_row = static_cast<std::int64_t>(bits.size()), .range = {}});
+        EXPECT_EQ(made.pixels, expected) << to_string(type);
+    }
+}
+
+TEST_P(PicturesContract, ReportsANumberOfEachRowThatHasNoPixel) {
+    const std::vector<float> numbers{0, 1, 2, -1.5F, 2.1F, 0, 0, Limits::quiet_NaN(), 1, 1, Limits::infinity(), 0};
+    const Made made = pixels_of(*upload(bytes_of(numbers)),
+                                {.dtype = kFloat32, .rows = 6, .per_row = 2, .range = {.black = -1, .white = 1}});
+    EXPECT_EQ(made.outliers[0], 0);
+    EXPECT_EQ(made.outliers[1], 0);
+    EXPECT_EQ(made.outliers[2], 2.1F);
+    EXPECT_TRUE(std::isnan(made.outliers[3]));
+    EXPECT_EQ(made.outliers[4], 0);
+    EXPECT_EQ(made.outliers[5], Limits::infinity());
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, PicturesContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, ForegroundMapContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, CastContract, testing::ValuesIn(devices_under_test()), device_name);
 INSTANTIATE_TEST_SUITE_P(Device, CastContractDeathTest, testing::ValuesIn(devices_under_test()), device_name);

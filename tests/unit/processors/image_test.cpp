@@ -161,6 +161,12 @@ TEST_F(ImageProcessor, KeepsTheBytesOfEncodedFiles) {
     EXPECT_THAT(make_processor("image", config_)->files_of(contents, contents.samples[1]), ElementsAre("1.jpg"));
 }
 
+TEST_F(ImageProcessor, RefusesPixelsWhereTheGpuShouldHaveEncodedThem) {
+    config_.catalogue.put("encode", "gpu");
+    EXPECT_THAT(refusal(picture({0, 1, 0, 1, 0, 1}).contents),
+                AllOf(HasSubstr("--encode gpu: the output picture float32 [1, 3, 1, 2]"), HasSubstr("offramp.reduce")));
+}
+
 TEST_F(ImageProcessor, WritesEncodedFilesBesidePixels) {
     const std::vector<std::string> files{"\xff\xd8\xff the rest \xff\xd9"};
     SlabContents contents = encoded(files);

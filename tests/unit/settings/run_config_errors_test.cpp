@@ -140,6 +140,7 @@ const BadValue kBadValues[] = {
     {"threshold", "1.5", "0 to 1"},
     {"image-format", "bmp", "png, jpeg, webp"},
     {"image-quality", "0", "1 to 100"},
+    {"encode", "cuda", "cpu, gpu, auto"},
     {"image-range", "0:2", "0:1, -1:1, 0:255"},
     {"picture-size", "original", "image, model"},
     {"mask-palette", "gray", "voc, none"},

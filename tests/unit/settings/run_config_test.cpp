@@ -198,6 +198,8 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
                                     "webp",
                                     "--image-quality",
                                     "80",
+                                    "--encode",
+                                    "gpu",
                                     "--image-range",
                                     "-1:1",
                                     "--picture-size",
@@ -268,6 +270,7 @@ TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     expected.threshold = 0.25;
     expected.catalogue.put("image-format", "webp");
     expected.catalogue.put("image-quality", 80);
+    expected.catalogue.put("encode", "gpu");
     expected.catalogue.put("image-range", "-1:1");
     expected.catalogue.put("picture-size", "model");
     expected.catalogue.put("mask-palette", "none");

@@ -235,6 +235,64 @@ TEST_F(OutputTransformerTest, LowResLeavesTheEnlargementToConsumers) {
     EXPECT_EQ(static_cast<const std::uint16_t*>(apply(half).front().data)[1], 0x4500);
 }
 
+// Two pictures of 1 x 2 pixels.
+const TensorSpec kPictures = spec_of("picture", kFloat32, {2, 3, 1, 2});
+
+TEST_F(OutputTransformerTest, MakesPixelsOfPicturesToEncode) {
+    const TensorSpec embedding = spec_of("embedding", kFloat32, {2, 2});
+    OutputTransformer encode = make({kPictures, embedding}, 1, {.encoded = PixelRange{.black = -1, .white = 1}});
+    EXPECT_EQ(encode.outputs().at(0).describe(), "picture uint8 [2, ?]");
+    EXPECT_EQ(encode.outputs().at(1), embedding);
+    EXPECT_TRUE(encode.encodes(0));
+    EXPECT_FALSE(encode.encodes(1));
+    EXPECT_GE(encode.most_varying_bytes(), 16U * 16 * 3);
+    const std::vector<float> numbers{-1, 1, 0, -0.5F, 0.5F, 1.2F, /**/ 0, 0, 0, 9, 0, 0};
+    const std::vector<float> vectors{1, 2, 3, 4};
+    const auto made = encode.apply(*stream_,
+                                   {{.spec = kPictures, .data = numbers.data(), .owner = {}},
+                                    {.spec = embedding, .data = vectors.data(), .owner = {}}},
+                                   outliers_);
+    EXPECT_EQ(made.at(0).spec.describe(), "picture uint8 [2, 3, 1, 2]");
+    EXPECT_THAT(bytes_of(made.at(0)).first(6), ElementsAre(0, 255, 128, 64, 191, 255));
+    EXPECT_EQ(made.at(1).data, vectors.data());
+    ASSERT_EQ(outliers_.size(), 1U);
+    EXPECT_EQ(outliers_.front().output, "output picture float32 [2, 3, 1, 2]");
+    EXPECT_EQ(outliers_.front().of(0), 0);
+    EXPECT_EQ(outliers_.front().of(1), 9);
+}
+
+TEST_F(OutputTransformerTest, KeepsPixelsToEncodeInTheirOrder) {
+    TensorSpec pixels = spec_of("picture", kUInt8, {2, 3, 2, 2});
+    pixels.strides = {12, 1, 6, 3};
+    OutputTransformer encode = make({pixels}, 1, {.encoded = PixelRange{}});
+    const std::vector<std::uint8_t> bytes(24, 7);
+    const auto made = encode.apply(*stream_, {{.spec = pixels, .data = bytes.data(), .owner = {}}}, outliers_);
+    EXPECT_EQ(made.front().data, bytes.data());
+    EXPECT_TRUE(is_channels_last(made.front().spec));
+    EXPECT_FALSE(is_channels_last(kPictures));
+    EXPECT_FALSE(is_channels_last(spec_of("gray", kUInt8, {2, 1, 4, 4})));
+    EXPECT_TRUE(outliers_.empty());
+}
+
+TEST_F(OutputTransformerTest, CastsPicturesBeforeTheyBecomePixels) {
+    OutputTransformer encode = make({kPictures}, 1, {.transform = "cast", .encoded = PixelRange{}});
+    const std::vector<float> numbers(12, 0.25F);
+    const auto made = encode.apply(*stream_, {{.spec = kPictures, .data = numbers.data(), .owner = {}}}, outliers_);
+    EXPECT_THAT(bytes_of(made.front()), testing::Each(64));
+}
+
+TEST_F(OutputTransformerTest, RefusesToEncodeWhatJpegCannotStore) {
+    const TransformSettings encode{.encoded = PixelRange{}};
+    EXPECT_THAT(refusal({spec_of("vector", kFloat32, {2, 9}), spec_of("file", kUInt8, {2, kVarying})}, 1, encode),
+                AllOf(HasSubstr("--encode gpu finds no pictures"), HasSubstr("vector float32 [2, 9]: expected"),
+                      HasSubstr("file uint8 [2, ?]: it is encoded already")));
+    EXPECT_THAT(refusal({spec_of("picture", kFloat32, {2, 4, 8, 8})}, 1, encode), HasSubstr("alpha channel"));
+    EXPECT_THAT(refusal({spec_of("picture", kUInt8, {1, 1, 1, 65'501})}, 1, encode), HasSubstr("65500"));
+    TensorSpec turned = spec_of("picture", kFloat32, {2, 3, 8, 8});
+    turned.strides = {192, 64, 1, 8};
+    EXPECT_THAT(refusal({turned}, 1, encode), HasSubstr("neither contiguous nor channels-last"));
+}
+
 TEST_F(OutputTransformerTest, ReusesMemoryOnceItsOwnerIsGone) {
     OutputTransformer map = make({kScores}, 1, {.transform = "class-map"});
     std::set<const void*> seen;
