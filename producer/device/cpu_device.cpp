@@ -66,7 +66,9 @@ class CpuDevice final : public Device {
     }
     bool is_gpu() const override { return false; }
     void use_on_this_thread() override {}
-    std::unique_ptr<Stream> make_stream(const std::string& name) override { return std::make_unique<CpuStream>(name); }
+    std::unique_ptr<Stream> make_stream(const std::string& name, Priority) override {
+        return std::make_unique<CpuStream>(name);
+    }
     std::unique_ptr<Stream> borrow_stream(void* native) override {
         expect(native == nullptr, "the CPU is given no stream of a GPU");
         return std::make_unique<CpuStreamView>();

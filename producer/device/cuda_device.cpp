@@ -57,9 +57,9 @@ class CudaDevice final : public Device {
         check(driver::api().exchange_capture_mode(&mode), "cuThreadExchangeStreamCaptureMode");
     }
 
-    std::unique_ptr<Stream> make_stream(const std::string& name) override {
+    std::unique_ptr<Stream> make_stream(const std::string& name, Priority priority) override {
         const ContextGuard guard(context_);
-        return std::make_unique<CudaStream>(context_, name);
+        return std::make_unique<CudaStream>(context_, name, priority);
     }
     std::unique_ptr<Stream> borrow_stream(void* native) override {
         return std::make_unique<CudaStreamView>(context_, static_cast<driver::StreamHandle>(native));

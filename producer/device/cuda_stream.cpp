@@ -8,9 +8,11 @@
 
 namespace offramp {
 
-CudaStream::CudaStream(driver::Context context, const std::string& name)
+CudaStream::CudaStream(driver::Context context, const std::string& name, Device::Priority priority)
     : context_(context), idle_(context, Device::Timing::Off) {
-    check(driver::api().stream_create(&stream_, driver::kStreamNonBlocking), "cuStreamCreate");
+    // The driver takes the nearest priority that the GPU has; lower numbers come first.
+    const int number = priority == Device::Priority::First ? -100 : 0;
+    check(driver::api().stream_create(&stream_, driver::kStreamNonBlocking, number), "cuStreamCreateWithPriority");
     name_stream(stream_, name);
 }
 

@@ -42,7 +42,7 @@ class CudaEvent final : public Event {
 // so that memory may be freed after it. Borrows: the context, which is current to its maker and its users.
 class CudaStream final : public Stream {
   public:
-    CudaStream(driver::Context context, const std::string& name);
+    CudaStream(driver::Context context, const std::string& name, Device::Priority priority);
     ~CudaStream() override;
     CudaStream(const CudaStream&) = delete;
     CudaStream& operator=(const CudaStream&) = delete;

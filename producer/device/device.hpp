@@ -110,7 +110,9 @@ class Device {
     // Makes the device the calling thread's, and keeps its calls from disturbing threads that capture a CUDA graph. For
     // the library's own threads, not for a caller's.
     virtual void use_on_this_thread() = 0;
-    virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+    // First: its kernels start before waiting ones of other streams. For short work that others wait for.
+    enum class Priority { Normal, First };
+    virtual std::unique_ptr<Stream> make_stream(const std::string& name, Priority priority = Priority::Normal) = 0;
     // A view of a caller's stream, which the caller keeps and which outlives the view. `native` is a CUstream or
     // cudaStream_t of this GPU's primary context; null is its legacy default stream (code compiled with a default
     // stream per thread passes cudaStreamPerThread). On the CPU it is null: work is done on submission. For any thread:

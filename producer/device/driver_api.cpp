@@ -64,7 +64,7 @@ std::string load_all(Api& api, GetAddress get_address) {
     loader.load(api.pointer_get_attributes, "cuPointerGetAttributes");
     loader.load(api.copy_to_host, "cuMemcpyDtoHAsync");
     loader.load(api.copy_to_device, "cuMemcpyHtoDAsync");
-    loader.load(api.stream_create, "cuStreamCreate");
+    loader.load(api.stream_create, "cuStreamCreateWithPriority");
     loader.load(api.stream_destroy, "cuStreamDestroy");
     loader.load(api.stream_synchronize, "cuStreamSynchronize");
     loader.load(api.stream_wait_event, "cuStreamWaitEvent");

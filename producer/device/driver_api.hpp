@@ -82,7 +82,7 @@ struct Api {
     Result (*pointer_get_attributes)(unsigned count, int* attributes, void** values, Address pointer);
     Result (*copy_to_host)(void* to, Address from, std::size_t bytes, StreamHandle stream);
     Result (*copy_to_device)(Address to, const void* from, std::size_t bytes, StreamHandle stream);
-    Result (*stream_create)(StreamHandle* stream, unsigned flags);
+    Result (*stream_create)(StreamHandle* stream, unsigned flags, int priority);
     Result (*stream_destroy)(StreamHandle stream);
     Result (*stream_synchronize)(StreamHandle stream);
     Result (*stream_wait_event)(StreamHandle stream, EventHandle event, unsigned flags);

@@ -92,7 +92,7 @@ ROOMS_OF_COMMON = {
     "common/tracing/": ("base", "json", "shm"),
     "common/app/program/": ("base",),
     "common/app/settings/": ("base", "shm"),
-    "common/app/images/": ("base", "json", "app/settings", "wire"),
+    "common/app/images/": ("base", "json", "app/settings", "numerics", "wire"),
     "common/app/texts/": ("base", "app/images", "json", "app/settings"),
 }
 

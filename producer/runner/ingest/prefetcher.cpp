@@ -107,7 +107,8 @@ Prefetcher::Prefetcher(Device& device, BatchSource& source, PrefetchSettings set
         staging_.emplace(device_, shape, clock);
         inputs_ = std::make_shared<InputSlots>(device_, packing_ ? packing_->most_bytes() : upload_->input_bytes(),
                                                buffers, clock);
-        copies_ = device_.make_stream("h2d");
+        // The model waits for the decoder's kernels, which are short.
+        copies_ = device_.make_stream("h2d", decoder_ ? Device::Priority::First : Device::Priority::Normal);
         upload_began_ = device_.make_event(Device::Timing::On);
         uploaded_ = device_.make_event(Device::Timing::On);
     } else if (input.kind != InputKind::None) {

@@ -161,7 +161,7 @@ TEST_F(CallersProcess, RefusesTheDefaultStreamDuringABlockingCapture) {
     const auto event = device_->make_event();
     on_a_callers_thread([&] {
         driver::StreamHandle blocking = nullptr;
-        ASSERT_EQ(driver::api().stream_create(&blocking, 0), 0);
+        ASSERT_EQ(driver::api().stream_create(&blocking, 0, 0), 0);
         begin_capture(blocking);
         expect_refused(*borrowed, *event);
         EXPECT_TRUE(end_capture(blocking));

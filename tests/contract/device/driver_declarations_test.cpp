@@ -65,7 +65,7 @@ static_assert(kDeclares<&Api::host_unregister, decltype(cuMemHostUnregister)>);
 static_assert(kDeclares<&Api::pointer_get_attributes, decltype(cuPointerGetAttributes)>);
 static_assert(kDeclares<&Api::copy_to_host, decltype(cuMemcpyDtoHAsync)>);
 static_assert(kDeclares<&Api::copy_to_device, decltype(cuMemcpyHtoDAsync)>);
-static_assert(kDeclares<&Api::stream_create, decltype(cuStreamCreate)>);
+static_assert(kDeclares<&Api::stream_create, decltype(cuStreamCreateWithPriority)>);
 static_assert(kDeclares<&Api::stream_destroy, decltype(cuStreamDestroy)>);
 static_assert(kDeclares<&Api::stream_synchronize, decltype(cuStreamSynchronize)>);
 static_assert(kDeclares<&Api::stream_wait_event, decltype(cuStreamWaitEvent)>);

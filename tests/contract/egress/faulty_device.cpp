@@ -57,8 +57,8 @@ class FaultyDevice final : public Device {
     DeviceInfo info() const override { return real_->info(); }
     bool is_gpu() const override { return real_->is_gpu(); }
     void use_on_this_thread() override { real_->use_on_this_thread(); }
-    std::unique_ptr<Stream> make_stream(const std::string& name) override {
-        return std::make_unique<FaultyStream>(real_->make_stream(name), fault_ != Fault::ComputeNotAwaited);
+    std::unique_ptr<Stream> make_stream(const std::string& name, Priority priority) override {
+        return std::make_unique<FaultyStream>(real_->make_stream(name, priority), fault_ != Fault::ComputeNotAwaited);
     }
     std::unique_ptr<Stream> borrow_stream(void* native) override {
         return std::make_unique<FaultyStream>(real_->borrow_stream(native), fault_ != Fault::ComputeNotAwaited);

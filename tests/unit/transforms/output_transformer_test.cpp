@@ -154,7 +154,9 @@ class DeviceThatIsBusy final : public Device {
     DeviceInfo info() const override { return real_->info(); }
     bool is_gpu() const override { return true; }
     void use_on_this_thread() override {}
-    std::unique_ptr<Stream> make_stream(const std::string& name) override { return real_->make_stream(name); }
+    std::unique_ptr<Stream> make_stream(const std::string& name, Priority priority) override {
+        return real_->make_stream(name, priority);
+    }
     std::unique_ptr<Stream> borrow_stream(void* native) override { return real_->borrow_stream(native); }
     std::unique_ptr<Event> make_event(Timing timing) override { return real_->make_event(timing); }
     std::unique_ptr<DeviceBuffer> allocate(std::size_t bytes, const std::string& purpose) override {
