@@ -75,7 +75,7 @@ class PictureEncoderTest : public DeviceContract {
 
 TEST_P(PictureEncoderTest, FilesHoldThePictures) {
     const auto encoder = PictureEncoder::open(device(), 95);
-    const std::vector<ImageSize> sizes{{64, 48}, {1, 1}, {17, 33}, {640, 480}, {8, 8}, {33, 7}, {512, 512}, {100, 3}};
+    const std::vector<ImageSize> sizes{{64, 48}, {1, 1}, {17, 33}, {640, 480}, {8, 8}, {33, 7}, {512, 512}, {100, 30}};
     std::vector<std::unique_ptr<DeviceBuffer>> memory;
     std::vector<std::vector<std::uint8_t>> wanted;
     std::vector<PictureEncoder::Picture> pictures;
