@@ -129,7 +129,7 @@ bool EgressStream::copy_batch(const std::shared_ptr<OutputBatch>& batch) {
 }
 
 // For batches that are dropped before their copies were seen done.
-void EgressStream::release(const OutputBatch& batch) noexcept {
+void release(const OutputBatch& batch) noexcept {
     try {
         if (batch.computed) batch.computed->wait();
     } catch (const std::exception& problem) {

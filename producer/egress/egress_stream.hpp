@@ -75,7 +75,6 @@ class EgressStream {
     void copy_batches();
     bool copy_batch(const std::shared_ptr<OutputBatch>& batch);
     std::uint32_t copy_part(const std::shared_ptr<OutputBatch>& batch, std::uint32_t first_row, std::uint32_t rows);
-    void release(const OutputBatch& batch) noexcept;
     bool drop(const OutputBatch& batch, std::uint32_t first_row, std::uint32_t rows);
     bool send_off();
 

@@ -109,4 +109,8 @@ struct OutputBatch {
     }
 };
 
+// Waits until the device no longer writes the tensors of a batch that is dropped, so that they may be freed. An error
+// is logged.
+void release(const OutputBatch& batch) noexcept;
+
 }  // namespace offramp

@@ -97,6 +97,10 @@ class GpuDecode(TextRuns, unittest.TestCase):
         torch.jit.script(networks_in(cls.folder, NETWORK).Pixels().eval()).save(str(cls.model))
         cls.model.with_suffix(".toml").write_text('mean = "0, 0, 0"\nstd = "1, 1, 1"\n')
         cls.good, cls.broken = dict(good_files()), dict(broken_files())
+        # Of equal small pictures, a batch has more rows than of the large one beside them.
+        alike = jpeg(photograph(5, (320, 200)))
+        cls.good.update({f"alike-{i:02}.jpg": alike for i in range(40)})
+        cls.good["z-large.jpg"] = jpeg(photograph(6, (4000, 3000)))
         cls.mixed = cls.folder / "mixed"
         cls.write_all(cls.mixed, {**cls.good, **cls.broken}, "")
 

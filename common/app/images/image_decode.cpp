@@ -37,14 +37,8 @@ constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // limit of scratch memory that is kept between images
 
 // Limits of what a GPU's decoder is given: its memory is that of the largest pictures, and small ones cost little here.
-constexpr std::size_t kMostBytesForGpu = std::size_t{32} << 20;
-constexpr std::uint64_t kMostPixelsForGpu = 64'000'000;
-constexpr std::uint32_t kShortestSideForGpu = 64, kLongestSideForGpu = 16'384;
-
-bool suits_gpu(ImageSize size) {
-    return std::min(size.width, size.height) >= kShortestSideForGpu &&
-           std::max(size.width, size.height) <= kLongestSideForGpu && size.pixels() <= kMostPixelsForGpu;
-}
+constexpr std::size_t kMostBytesForGpu = std::size_t{16} << 20;
+constexpr WholeJpegCheck::Sizes kSizesForGpu{.shortest_side = 64, .longest_side = 16'384, .pixels = 64'000'000};
 
 std::uint8_t* room_for(ImageSize size, std::vector<std::uint8_t>& pixels) {
     if (pixels.size() < size.rgb_bytes()) pixels.resize(size.rgb_bytes());
@@ -90,9 +84,9 @@ void ImageDecoder::read_for_gpu(const PicturePlace& place, const PictureFrame& f
                                 EncodedPicture& encoded) {
     read(place);
     encoded.file.clear();
-    if (!is_whole_) is_whole_ = std::make_unique<WholeJpegCheck>();
+    if (!is_whole_) is_whole_ = std::make_unique<WholeJpegCheck>(kSizesForGpu);
     const auto picture = file_.size() <= kMostBytesForGpu ? (*is_whole_)(file_) : std::nullopt;
-    if (!picture || !suits_gpu(picture->size)) return decode(file_, frame, rgb);
+    if (!picture) return decode(file_, frame, rgb);
     encoded.stored = picture->size;
     encoded.orientation = jpeg_orientation(file_);
     encoded.frame = frame;

@@ -11,11 +11,12 @@ namespace offramp {
 namespace {
 
 constexpr unsigned kBlockCoefficients = 64;
+constexpr int kLargestAverage = 2047;     // of 8-bit pixels; decoders limit others in different ways
 constexpr unsigned kMostBitsAtOnce = 32;  // more than a code and its number, or an entry's symbols
 constexpr unsigned kMostCodeBits = 16;
 constexpr unsigned kSixteenZeros = 0xf0;  // the only run without a number behind it
 // More than the codes of one unit take: bits beyond the data are read as zeros, and found out after the unit.
-constexpr std::size_t kZerosBehind = 4096;
+constexpr std::size_t kZerosBehind = 1536;
 
 unsigned byte_at(std::span<const std::byte> bytes, std::size_t at) { return std::to_integer<unsigned>(bytes[at]); }
 
@@ -48,6 +49,13 @@ struct WholeJpegCheck::Bits {
         buffer <<= bits;
         held -= bits;
     }
+    // Takes a signed number: a first bit of 0 means that it is negative.
+    int number(unsigned bits) {
+        if (bits == 0) return 0;
+        const auto value = static_cast<int>(front(bits));
+        skip(bits);
+        return value < (1 << (bits - 1)) ? value - (1 << bits) + 1 : value;
+    }
     std::uint64_t position(const std::uint8_t* begin) const {
         return static_cast<std::uint64_t>(next - begin) * 8 - held;
     }
@@ -73,6 +81,7 @@ bool WholeJpegCheck::Code::define(std::span<const std::byte> table, bool is_dc) 
             const bool is_run_alone = !is_dc && number_bits == 0 && value != 0 && value != kSixteenZeros;
             if (length > kLookupBits || is_run_alone) continue;
             Entry entry{.first_bits = static_cast<std::uint8_t>(length + number_bits)};
+            entry.first_advance = static_cast<std::uint8_t>(number_bits);
             if (!is_dc) entry.first_advance = value == 0 ? kEndsBlock : static_cast<std::uint8_t>((value >> 4U) + 1);
             const std::size_t first = code << (kLookupBits - length);
             std::fill_n(entries + first, 1U << (kLookupBits - length), entry);
@@ -114,6 +123,9 @@ bool WholeJpegCheck::read_frame(std::span<const std::byte> segment) {
     if (!components_.empty() || segment.size() < 6 || byte_at(segment, 0) != 8) return false;
     size_ = {big_endian_at(segment, 3, 2), big_endian_at(segment, 1, 2)};
     const unsigned count = byte_at(segment, 5);
+    const auto [shorter, longer] = std::minmax(size_.width, size_.height);
+    if (shorter < accepted_.shortest_side || longer > accepted_.longest_side || size_.pixels() > accepted_.pixels)
+        return false;
     if (size_.pixels() == 0 || (count != 1 && count != 3) || segment.size() != 6 + 3 * std::size_t{count}) return false;
     for (unsigned i = 0; i < count; ++i) {
         const std::size_t at = 6 + 3 * std::size_t{i};
@@ -176,8 +188,9 @@ bool WholeJpegCheck::read_scan_header(std::span<const std::byte> segment) {
 // True if all decoders take the colours for gray or YCbCr.
 bool WholeJpegCheck::is_known_colour() const {
     if (components_.size() == 1) return true;
-    const bool numbered = components_[0].id == 1 && components_[1].id == 2 && components_[2].id == 3;
-    return adobe_ == 1 || (adobe_ == -1 && (jfif_ || numbered));
+    const unsigned first = components_[0].id;
+    if (first > 1 || components_[1].id != first + 1 || components_[2].id != first + 2) return false;
+    return adobe_ == 1 || (adobe_ == -1 && (jfif_ || first == 1));
 }
 
 std::optional<WholeJpegCheck::Picture> WholeJpegCheck::operator()(std::span<const std::byte> file) {
@@ -211,7 +224,7 @@ std::optional<WholeJpegCheck::Picture> WholeJpegCheck::operator()(std::span<cons
             if (end == 0) return std::nullopt;
             return Picture{.size = size_, .bytes_to_end = at + end};
         } else if (type == 0xe0) {
-            jfif_ = jfif_ || begins_with(segment, std::string_view("JFIF\0", 5));
+            jfif_ = jfif_ || (segment.size() >= 14 && begins_with(segment, std::string_view("JFIF\0", 5)));
         } else if (type == 0xee) {
             if (begins_with(segment, "Adobe") && segment.size() >= 12) adobe_ = static_cast<int>(byte_at(segment, 11));
         } else {
@@ -259,19 +272,25 @@ bool WholeJpegCheck::read_blocks(std::uint64_t units) {
     Bits bits{.next = plain_.data()};
     const std::uint64_t all_bits = std::uint64_t{plain_bytes_} * 8;
     unsigned length = 0;  // of a code without an entry
+    for (Component& component : components_) component.average = 0;
     for (std::uint64_t unit = 0; unit < units; ++unit) {
-        for (const Component& component : components_) {
+        for (Component& component : components_) {
             const unsigned blocks = component.across * component.down;
             const Code::Entry* const ac = component.ac->entries;
             for (unsigned block = 0; block < blocks; ++block) {
                 if (bits.held < kMostBitsAtOnce) bits.fill();
                 const Code::Entry difference = component.dc->entries[bits.front(Code::kLookupBits)];
-                if (difference.first_bits != 0)
-                    bits.skip(difference.first_bits);
-                else if (const int symbol = component.dc->find(bits.front(kMostCodeBits), length); symbol >= 0)
-                    bits.skip(length + static_cast<unsigned>(symbol));
-                else
-                    return false;
+                unsigned number_bits = difference.first_advance;
+                if (difference.first_bits != 0) {
+                    bits.skip(difference.first_bits - number_bits);
+                } else {
+                    const int symbol = component.dc->find(bits.front(kMostCodeBits), length);
+                    if (symbol < 0) return false;
+                    bits.skip(length);
+                    number_bits = static_cast<unsigned>(symbol);
+                }
+                component.average += bits.number(number_bits);
+                if (component.average < -kLargestAverage || component.average > kLargestAverage) return false;
                 for (unsigned coefficient = 1; coefficient < kBlockCoefficients;) {
                     if (bits.held < kMostBitsAtOnce) bits.fill();
                     const Code::Entry entry = ac[bits.front(Code::kLookupBits)];

@@ -13,7 +13,7 @@ from offramp_launch.incidents import FOLDER, write_incident
 from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
 
-SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds")
+SUMS = ("bytes", "producer_restarts", "producer_cpu_seconds", "decoded_on_gpu")
 OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy", "failure_cause")
 
 

@@ -85,7 +85,7 @@ class ComputeClock {
 void cut_to_texts(DeviceTensor& tensor, const TensorSpec& wanted, std::span<const RowInfo> rows,
                   std::span<const TokenRows> texts);
 
-// Checks that each sample fits into a slab. Errors: ConfigError (BadInput) names the item.
+// Checks that each sample fits into a slab. Errors: RunFailure (BadInput) names the item.
 void require_room(const OutputBatch& output, const SlabLayout& layout);
 
 // Makes each row of an output, of which batches differ in shape, a sample of the batch's shape. Empty rows have

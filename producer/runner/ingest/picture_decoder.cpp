@@ -59,16 +59,24 @@ std::vector<std::size_t> PictureDecoder::submit(Stream& stream, std::span<const 
         std::size_t count = 1;
         for (std::size_t bytes = left[0].bytes; count < std::min(left.size(), decoder_->files_at_once()); ++count)
             if ((bytes += left[count].bytes) > kMostBytes) break;
-        const std::span<Work> some = left.first(count);
+        submit_in_halves(stream, left.first(count), refused);
         left = left.subspan(count);
-        const std::string problem = submit_some(stream, some);
-        if (problem.empty()) continue;
-        for (const Work& each : some) refused.push_back(each.row);
-        if (!std::exchange(warned_, true))
-            spdlog::warn("the GPU did not decode {} pictures ({}): the CPU decodes these and others like them",
-                         some.size(), problem);
     }
     return refused;
+}
+
+// Finds the pictures that are refused: the others of their group are decoded on the GPU, as they are alone.
+void PictureDecoder::submit_in_halves(Stream& stream, std::span<Work> some, std::vector<std::size_t>& refused) {
+    const std::string problem = submit_some(stream, some);
+    if (problem.empty()) return;
+    if (some.size() > 1) {
+        submit_in_halves(stream, some.first(some.size() / 2), refused);
+        submit_in_halves(stream, some.subspan(some.size() / 2), refused);
+        return;
+    }
+    refused.push_back(some.front().row);
+    if (!std::exchange(warned_, true))
+        spdlog::warn("the GPU did not decode a picture ({}): the CPU decodes it, and others like it", problem);
 }
 
 // Empty: submitted. Otherwise why not.
@@ -107,7 +115,7 @@ std::byte* PictureDecoder::memory_for(Stream& stream, std::size_t bytes) {
     if (memory_ && memory_->bytes() >= bytes) return memory_->data();
     stream.synchronize();
     memory_.reset();
-    memory_ = device_.allocate(bytes + bytes / 4, "pictures to be decoded");
+    memory_ = device_.allocate(bytes, "pictures to be decoded");
     return memory_->data();
 }
 

@@ -39,6 +39,7 @@ class PictureDecoder {
         std::size_t pixel_bytes = 0;  // rounded up to the alignment
         std::size_t bytes = 0;        // with the scratch memory
     };
+    void submit_in_halves(Stream& stream, std::span<Work> some, std::vector<std::size_t>& refused);
     std::string submit_some(Stream& stream, std::span<Work> some);
     std::byte* memory_for(Stream& stream, std::size_t bytes);
 

@@ -266,14 +266,18 @@ void Prefetcher::load_row(const StagingWindow::Claim& claim) {
     const TraceRange range(TraceName::Decode, plan_.number_of(claim.item));
     RowInfo row{.item = claim.item, .key = source_.key(claim.item)};
     try {
-        if (claim.encoded != nullptr)
-            source_.load_for_gpu(claim.item, claim.row, *claim.encoded);
-        else
-            source_.load(claim.item, claim.row);
+        load(claim);
     } catch (const UnreadableItem& unreadable) {
         make_empty(row, claim.row, unreadable.what());
     }
     staging_->done(std::move(row));
+}
+
+void Prefetcher::load(const StagingWindow::Claim& claim) {
+    if (claim.encoded != nullptr)
+        source_.load_for_gpu(claim.item, claim.row, *claim.encoded);
+    else
+        source_.load(claim.item, claim.row);
 }
 
 void Prefetcher::make_empty(RowInfo& row, std::span<std::byte> bytes, const std::string& reason) {
@@ -287,7 +291,7 @@ void Prefetcher::make_empty(RowInfo& row, std::span<std::byte> bytes, const std:
 // Loads a completed row for the others' grouping. An unreadable one has no tokens, as in its own run.
 void Prefetcher::load_done_row(const StagingWindow::Claim& claim) {
     try {
-        source_.load(claim.item, claim.row);
+        load(claim);
     } catch (const UnreadableItem&) {
         std::ranges::fill(claim.row, std::byte{0});
     }

@@ -113,6 +113,7 @@ class Prefetcher {
   private:
     SkippedItem skipped_item(std::uint64_t item, const std::string& reason) const;
     void decode(std::uint32_t worker) noexcept;
+    void load(const StagingWindow::Claim& claim);
     void load_row(const StagingWindow::Claim& claim);
     void load_done_row(const StagingWindow::Claim& claim);
     void upload() noexcept;

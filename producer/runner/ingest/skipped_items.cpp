@@ -81,6 +81,7 @@ RunFailure ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedIte
     failed = std::max(failed, listed);  // others may have been found meanwhile
     const bool none_read = all_failed(failed);
     const bool unreadable = std::ranges::none_of(first, &SkippedItem::was_read);  // if every one of them is
+    const bool refused = std::ranges::all_of(first, &SkippedItem::was_read);
     std::string text;
     if (none_read)
         text = unreadable ? "none of the " + std::to_string(items_) + " items could be read"
@@ -105,7 +106,7 @@ RunFailure ErrorBudget::failure(std::uint64_t failed, std::span<const SkippedIte
         : kind_ == Items::Pictures
             ? "Check that --input is the intended one. Pictures may be JPEG, PNG, TIFF, WebP, BMP or GIF"
             : "Check that --input is the intended one";
-    return {{.kind = unreadable ? FailureCause::Kind::Input : FailureCause::Kind::Model}, text, remedy};
+    return {{.kind = refused ? FailureCause::Kind::Model : FailureCause::Kind::Input}, text, remedy};
 }
 
 }  // namespace offramp

@@ -19,7 +19,6 @@ StagingWindow::StagingWindow(Device& device, const Shape& shape, const Clock& cl
            "a staging window holds at least one row of a plan");
     for (Slot& slot : slots_) {
         slot.memory = device.allocate_pinned_host(shape.row_bytes * shape.batch, "a batch of staged input");
-        if (shape.for_gpu_decoder) slot.encoded.resize(shape.batch);
     }
 }
 
@@ -29,6 +28,7 @@ void StagingWindow::begin_slot(Slot& slot, std::uint64_t number) const {
     slot.row_bytes = shape_.row_bytes_of ? shape_.row_bytes_of(number) : shape_.row_bytes;
     slot.rows.assign(plan.rows(number), {});
     slot.missing = shape_.rows == Rows::All ? plan.rows(number) : plan.wanted_rows(number);
+    if (shape_.for_gpu_decoder) slot.encoded.resize(plan.rows(number));
     for (EncodedPicture& encoded : slot.encoded) {
         encoded.file.clear();
         if (encoded.file.capacity() > kKeptFileBytes) encoded.file = {};

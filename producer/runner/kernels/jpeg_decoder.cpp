@@ -14,20 +14,23 @@ namespace {
 class NvJpegDecoder final : public JpegDecoder {
   public:
     NvJpegDecoder(const NvJpeg& calls, Engine engine) : calls_(calls) {
-        const auto open = [&](nvjpegBackend_t backend) {
-            return calls_.create(backend, nullptr, nullptr, 0, &handle_) == NVJPEG_STATUS_SUCCESS;
-        };
-        if (engine == Engine::Any && open(NVJPEG_BACKEND_HARDWARE)) {
+        // Only a GPU without engines uses its cores: pixels differ a little between them.
+        bool has_engines = false;
+        if (engine == Engine::Any) {
+            const nvjpegStatus_t status = open_handle(NVJPEG_BACKEND_HARDWARE);
+            has_engines = status == NVJPEG_STATUS_SUCCESS;
+            if (!has_engines && !lacks_engines(status)) refuse(status);
+        }
+        if (has_engines) {
             unsigned cores_per_engine = 0;
             if (calls_.engines != nullptr) calls_.engines(handle_, &engines_, &cores_per_engine);
-        } else if (!open(NVJPEG_BACKEND_GPU_HYBRID)) {
-            throw ConfigError("pictures cannot be decoded on this GPU: nvJPEG does not support it",
-                              "Leave --decode out, so that the CPU decodes");
+        } else if (const nvjpegStatus_t status = open_handle(NVJPEG_BACKEND_GPU_HYBRID);
+                   status != NVJPEG_STATUS_SUCCESS) {
+            refuse(status);
         }
-        if (calls_.create_state(handle_, &state_) != NVJPEG_STATUS_SUCCESS) {
+        if (const nvjpegStatus_t status = calls_.create_state(handle_, &state_); status != NVJPEG_STATUS_SUCCESS) {
             calls_.destroy(handle_);
-            throw CudaError(ErrorKind::DeviceOutOfMemory, "nvJPEG has no memory on the GPU for its decoder",
-                            "Leave --decode out, or give a smaller --batch");
+            refuse(status);
         }
     }
     NvJpegDecoder(const NvJpegDecoder&) = delete;
@@ -65,10 +68,22 @@ class NvJpegDecoder final : public JpegDecoder {
                                    static_cast<cudaStream_t>(stream.native()));
         if (status == NVJPEG_STATUS_SUCCESS) return {};
         prepared_for_ = 0;
+        stream.synchronize();  // what was begun reads the files; throws if the GPU was lost
         return NvJpeg::describe(status);
     }
 
   private:
+    nvjpegStatus_t open_handle(nvjpegBackend_t backend) {
+        return calls_.create(backend, nullptr, nullptr, 0, &handle_);
+    }
+    static bool lacks_engines(nvjpegStatus_t status) {
+        return status == NVJPEG_STATUS_ARCH_MISMATCH || status == NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED ||
+               status == NVJPEG_STATUS_JPEG_NOT_SUPPORTED;
+    }
+    [[noreturn]] static void refuse(nvjpegStatus_t status) {
+        NvJpeg::refuse(status, "pictures cannot be decoded on this GPU", "--decode");
+    }
+
     const NvJpeg& calls_;
     nvjpegHandle_t handle_ = nullptr;
     nvjpegJpegState_t state_ = nullptr;

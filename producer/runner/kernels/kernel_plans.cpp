@@ -71,7 +71,6 @@ NormalizePlan plan_normalize(const TensorSpec& spec, const kernels::PixelInput& 
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kBeforeWeights = 2;  // numbers of a filter's line
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -82,8 +81,8 @@ ResizePlan::Picture measured(const kernels::PictureToResize& picture) {
     ResizePlan::Picture planned{.of = picture};
     planned.first_row = down.first_of(picture.top);
     planned.row_count = down.end_of(picture.top + picture.part_height - 1) - planned.first_row;
-    planned.column_stride = static_cast<std::uint32_t>(kBeforeWeights) + across.most_taps();
-    planned.row_stride = static_cast<std::uint32_t>(kBeforeWeights) + down.most_taps();
+    planned.column_stride = ResizePlan::kBeforeWeights + across.most_taps();
+    planned.row_stride = ResizePlan::kBeforeWeights + down.most_taps();
     return planned;
 }
 

@@ -55,6 +55,8 @@ struct NormalizePlan {
 // Arguments of kernels::resize_pictures: each picture, and the places in its scratch memory. A line of a filter is the
 // first pixel, the number of pixels, and `stride` weights.
 struct ResizePlan {
+    static constexpr std::uint32_t kBeforeWeights = 2;  // numbers of a line
+
     struct Picture {
         kernels::PictureToResize of;
         std::uint32_t first_row = 0, row_count = 0;  // of the upright picture, as far as they are needed

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/error.hpp"
+#include "producer/device/cuda_failure.hpp"
 
 namespace offramp {
 namespace {
@@ -84,6 +85,13 @@ std::string NvJpeg::describe(nvjpegStatus_t status) {
     const auto number = static_cast<std::size_t>(status);
     return "NVJPEG_STATUS_" + std::string(number < std::size(kNames) ? kNames[number] : "UNKNOWN") + " (" +
            std::to_string(number) + ")";
+}
+
+void NvJpeg::refuse(nvjpegStatus_t status, const std::string& problem, const std::string& flag) {
+    if (status == NVJPEG_STATUS_ALLOCATOR_FAILURE)
+        throw CudaError(ErrorKind::DeviceOutOfMemory, problem + ": nvJPEG has no memory on it",
+                        "Leave " + flag + " out, or give a smaller --batch");
+    throw ConfigError(problem + ": " + describe(status), "Leave " + flag + " out, so that the CPU does it");
 }
 
 }  // namespace offramp

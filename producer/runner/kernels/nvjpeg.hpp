@@ -32,6 +32,8 @@ struct NvJpeg {
     std::string version() const;  // "13.0"
     // "NVJPEG_STATUS_BAD_JPEG (3)"
     static std::string describe(nvjpegStatus_t status);
+    // Throws for a status of setting up: CudaError without memory, else ConfigError. `flag`: to leave out.
+    [[noreturn]] static void refuse(nvjpegStatus_t status, const std::string& problem, const std::string& flag);
 };
 
 }  // namespace offramp

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "common/base/error.hpp"
-#include "common/base/log.hpp"
 #include "producer/device/cuda_failure.hpp"
 #include "producer/runner/kernels/nvjpeg.hpp"
 
@@ -21,15 +20,15 @@ class NvJpegEncoder final : public PictureEncoder {
   public:
     NvJpegEncoder(Device& device, int quality) : calls_(NvJpeg::open()) {
         try {
-            check(calls_.create(NVJPEG_BACKEND_DEFAULT, nullptr, nullptr, 0, &handle_), "opening the encoder");
+            set_up(calls_.create(NVJPEG_BACKEND_DEFAULT, nullptr, nullptr, 0, &handle_));
             for (Lane& lane : lanes_) {
                 lane.stream = device.make_stream("encode");
-                check(calls_.create_encoder(handle_, &lane.state, native(lane)), "making an encoder");
+                set_up(calls_.create_encoder(handle_, &lane.state, native(lane)));
             }
             Lane& first = lanes_.front();
-            check(calls_.create_encoder_params(handle_, &params_, native(first)), "making parameters");
-            check(calls_.set_quality(params_, quality, native(first)), "setting the quality");
-            check(calls_.set_sampling(params_, NVJPEG_CSS_420, native(first)), "setting the resolution of colours");
+            set_up(calls_.create_encoder_params(handle_, &params_, native(first)));
+            set_up(calls_.set_quality(params_, quality, native(first)));
+            set_up(calls_.set_sampling(params_, NVJPEG_CSS_420, native(first)));
             first.stream->synchronize();
         } catch (...) {
             close();
@@ -45,7 +44,8 @@ class NvJpegEncoder final : public PictureEncoder {
         try {
             return encode_in_lanes(pictures, room);
         } catch (...) {
-            finish_lanes();  // they read pixels that the caller owns
+            // They read pixels that the caller owns. Throws instead if the GPU was lost, which nvJPEG does not say.
+            for (Lane& lane : lanes_) lane.stream->synchronize();
             throw;
         }
     }
@@ -68,15 +68,12 @@ class NvJpegEncoder final : public PictureEncoder {
         return files;
     }
 
-    void finish_lanes() noexcept {
-        try {
-            for (Lane& lane : lanes_) lane.stream->synchronize();
-        } catch (const CudaError& problem) {
-            spdlog::error("waiting for the encoder: {}", problem.what());
-        }
-    }
-
     static cudaStream_t native(const Lane& lane) { return static_cast<cudaStream_t>(lane.stream->native()); }
+
+    static void set_up(nvjpegStatus_t status) {
+        if (status != NVJPEG_STATUS_SUCCESS)
+            NvJpeg::refuse(status, "pictures cannot be encoded on this GPU", "--encode");
+    }
 
     static void check(nvjpegStatus_t status, const std::string& step) {
         if (status == NVJPEG_STATUS_SUCCESS) return;

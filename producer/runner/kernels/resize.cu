@@ -6,8 +6,7 @@ namespace {
 
 using Picture = ResizePlan::Picture;
 
-// A line of a filter: the first pixel, the number of pixels, their weights.
-constexpr std::uint32_t kBeforeWeights = 2;
+constexpr std::uint32_t kBeforeWeights = ResizePlan::kBeforeWeights;
 
 __device__ void write_line(std::int32_t* line, const PictureFilter& filter, std::uint64_t pixel) {
     const std::uint32_t first = filter.first_of(pixel);

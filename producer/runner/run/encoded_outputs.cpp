@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t kLeastChunk = std::size_t{8} << 20;
 
-// The memory must not be freed while the device still writes it.
-void release(const OutputBatch& batch) noexcept {
-    try {
-        if (batch.computed) batch.computed->wait();
-    } catch (const std::exception& problem) {
-        spdlog::error("waiting for the outputs of batch {}, which is dropped: {}", batch.number, problem.what());
-    }
-}
-
 void require_pixels(const OutputBatch& batch, PixelRange range) {
     for (const RowOutliers& outliers : batch.outliers)
         for (std::size_t row = 0; row < batch.rows.size(); ++row) {

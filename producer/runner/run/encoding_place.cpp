@@ -17,8 +17,7 @@ struct Obstacle {
 // Consumers give a picture its proportions, and other processors read numbers.
 std::optional<Obstacle> obstacle_to_encoding(const RunConfig& config) {
     if (config.processor != "image")
-        return Obstacle{"--processor " + config.processor + " reads more than pictures",
-                        "Give --processor image alone, or leave --encode out"};
+        return Obstacle{"--processor is " + config.processor, "Give --processor image alone, or leave --encode out"};
     if (const std::string& format = config.catalogue.text("image-format"); format != "jpeg")
         return Obstacle{"--image-format is " + format, "Give --image-format jpeg, or leave --encode out"};
     if (keeps_shapes(config))

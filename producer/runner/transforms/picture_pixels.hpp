@@ -18,7 +18,7 @@ namespace offramp {
 // them. Other outputs stay.
 //
 // Owns the memory of the pixels. Borrows the device. Thread: the inference thread. Errors: ConfigError, from the
-// constructor: no output has pictures, or such that JPEG cannot store.
+// constructor: no output has pictures, or one has pictures that JPEG cannot store.
 class PicturePixels {
   public:
     // `outputs`: of a full batch.

@@ -187,6 +187,26 @@ TEST_P(PictureDecoderContract, AlsoDecodesWithoutJpegEngines) {
     }
 }
 
+// Damage that the check does not find is none to the CPU's decoder either: both make nearly the same of it.
+TEST_P(PictureDecoderContract, MakesOfAcceptedDamageWhatTheCpuMakes) {
+    PictureDecoder decoder(device());
+    constexpr ImageSize kSize{160, 120};
+    std::mt19937 random(17);
+    std::vector<EncodedPicture> damaged;
+    for (int round = 0; round < 20'000 && damaged.size() < 300; ++round) {
+        std::string file =
+            encode_jpeg(kSize, gradient(kSize), kinds()[static_cast<std::size_t>(round) % kinds().size()]);
+        file[600 + random() % (file.size() - 600)] = static_cast<char>(random());
+        if (!WholeJpegCheck()(std::as_bytes(std::span(file)))) continue;
+        damaged.push_back(encoded(file, kSize));
+    }
+    ASSERT_GT(damaged.size(), 100U);
+    const Rows rows = decode(decoder, damaged);
+    EXPECT_TRUE(rows.refused.empty());
+    for (std::size_t row = 0; row < damaged.size(); ++row)
+        EXPECT_LT(difference(rows.pixels[row], on_cpu(damaged[row])).mean, 3) << row;
+}
+
 // Each picture is as it would be alone, whatever precedes it.
 TEST_P(PictureDecoderContract, HasNoMemoryOfEarlierPictures) {
     PictureDecoder decoder(device());

@@ -30,6 +30,16 @@ std::vector<JpegTables> plain_kinds() {
             {.restart_blocks = 7, .gray = true}};
 }
 
+// The file with other identifiers of its three components, in its frame and its scan.
+std::string changed_ids(std::string file, const std::string& ids) {
+    const std::size_t frame = segment_at(file, 0xc0), scan = segment_at(file, 0xda);
+    for (std::size_t i = 0; i < 3; ++i) {
+        file[frame + 10 + 3 * i] = ids[i];
+        file[scan + 5 + 2 * i] = ids[i];
+    }
+    return file;
+}
+
 bool decodes(const std::string& file) {
     try {
         JpegPicture picture(bytes_of(file));
@@ -61,6 +71,13 @@ TEST(WholeJpeg, LeavesOtherKindsToTheDecoder) {
     EXPECT_FALSE(check(bytes_of(encode_jpeg(kSize, gradient(kSize), JpegTables{.across = 4, .down = 1}))));
     EXPECT_FALSE(check(bytes_of(encode_jpeg(kSize, gradient(kSize), JpegColors::Cmyk))));
     EXPECT_FALSE(check(bytes_of(without_segments(plain, 0xc4)))) << "a frame of a webcam has the standard tables";
+    const std::string rgb_ids = changed_ids(plain, "RGB");
+    EXPECT_FALSE(check(bytes_of(rgb_ids))) << "decoders disagree about these colours";
+    EXPECT_TRUE(check(bytes_of(changed_ids(plain, std::string("\0\1\2", 3)))));
+    EXPECT_FALSE(WholeJpegCheck({.shortest_side = 62})(bytes_of(plain)));
+    EXPECT_FALSE(WholeJpegCheck({.longest_side = 82})(bytes_of(plain)));
+    EXPECT_FALSE(WholeJpegCheck({.pixels = 83 * 61 - 1})(bytes_of(plain)));
+    EXPECT_TRUE(WholeJpegCheck({.shortest_side = 61, .longest_side = 83, .pixels = 83 * 61})(bytes_of(plain)));
     EXPECT_FALSE(check(bytes_of(encode_png(kSize, gradient(kSize)))));
     EXPECT_FALSE(check({}));
     for (const auto& [name, file] : with_bad_headers(plain)) EXPECT_FALSE(check(bytes_of(file))) << name;

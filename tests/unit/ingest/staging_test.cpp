@@ -77,6 +77,34 @@ TEST_F(Staging, TheLastBatchIsShort) {
     EXPECT_FALSE(window.take_complete());
 }
 
+// The largest batch, by its bytes, may have fewer rows than others.
+TEST_F(Staging, EachRowHasItsOwnFileForTheGpu) {
+    const BatchPlan varying{37, 36, {}, {0, 36}};
+    StagingWindow files{*device,
+                        {.row_bytes = 144,
+                         .batch = 1,
+                         .batches = 2,
+                         .plan = &varying,
+                         .row_bytes_of = [](std::uint64_t number) { return number == 0 ? 4U : 144U; },
+                         .for_gpu_decoder = true},
+                        clock};
+    for (std::uint64_t item = 0; item < 37; ++item) {
+        const auto claim = files.claim();
+        ASSERT_NE(claim->encoded, nullptr);
+        EXPECT_TRUE(claim->encoded->file.empty());
+        claim->encoded->file.resize(item + 1);
+        files.done({.item = item});
+    }
+    for (const std::uint64_t rows : {36U, 1U}) {
+        const auto batch = files.take_complete();
+        ASSERT_EQ(batch->encoded.size(), rows);
+        for (std::size_t row = 0; row < rows; ++row)
+            EXPECT_EQ(batch->encoded[row].file.size(), batch->rows[row].item + 1);
+        files.recycle();
+    }
+    EXPECT_EQ(window.claim()->encoded, nullptr) << "no decoder";
+}
+
 TEST_F(Staging, ClosingWakesWorkersAndTaker) {
     for (int i = 0; i < 6; ++i) window.claim();
     std::thread worker([&] { EXPECT_FALSE(window.claim()); });
