@@ -33,17 +33,23 @@ VECTOR = 384  # dimensions of the measured model's vectors
 
 
 def picture_rows(sizes):
-    on_gpu = [decoded_on_gpu(row) for row in (mask_row(sizes), cut_out_row(sizes), light_row(sizes))]
-    return [mask_row(sizes), cut_out_row(sizes), *(on_gpu if sizes.gpu else ())]
+    rows = [mask_row(sizes), cut_out_row(sizes)]
+    if sizes.gpu and not sizes.small:
+        rows += [
+            decoded_on_gpu("W14-masks", rows[0], 0.99),
+            decoded_on_gpu("W14-cut-outs", rows[1], 1.3),
+            decoded_on_gpu("W14-light", light_row(sizes), 2.5),
+        ]
+    return rows
 
 
-def decoded_on_gpu(row):
+def decoded_on_gpu(name, row, over_cpu):
     """The same row with --decode gpu, beside itself with the CPU's decoder."""
     ours, model, decode, encode = row.contestants[:4]
     gpu = {"decode": "gpu"}
     return dataclasses.replace(
         row,
-        id=f"{row.id}-gpu-decode",
+        id=name,
         description=f"{row.description}; the GPU decodes",
         contestants=(
             dataclasses.replace(ours, flags=ours.flags | gpu),
@@ -54,7 +60,7 @@ def decoded_on_gpu(row):
         ),
         targets=(
             SmallestOf((model.name, DECODE, ENCODE), 0.9),
-            Ratio(ON_CPU, {"W10-cut-out": 1.3, "W14": 2.5}.get(row.id, 0.99)),
+            Ratio(ON_CPU, over_cpu),
             Cpu(ON_CPU, 0.25),
         ),
     )
@@ -134,7 +140,7 @@ def light_row(sizes):
     }
     written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}
     return Row(
-        "W14",
+        "light",
         "JPEG files in, PNG masks of LRASPP-MobileNetV3-Large out",
         (
             Ours("ours", {**flags, **read, **written}, sizes.readers(8)),

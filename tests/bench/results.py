@@ -104,11 +104,11 @@ ROWS = (
         items="images",
     ),
     *(
-        Row(f"{name}-gpu-decode", f"{title}; the GPU decodes", (model, DECODE, ENCODE), (ON_CPU,), items="images")
+        Row(name, f"{title}; the GPU decodes", (model, DECODE, ENCODE), (ON_CPU,), items="images")
         for name, title, model in (
-            ("W7", "W7", TRANSFORMED),
-            ("W10-cut-out", "W10-cut-out", "model alone"),
-            ("W14", "JPEG files to PNG masks (LRASPP)", TRANSFORMED),
+            ("W14-masks", "W7", TRANSFORMED),
+            ("W14-cut-outs", "W10-cut-out", "model alone"),
+            ("W14-light", "JPEG files to PNG masks (LRASPP)", TRANSFORMED),
         )
     ),
     Row("W11-sqlite", "lines of text to MiniLM vectors in SQLite", ("model alone", TABLE), (LIBRARY,), items="lines"),

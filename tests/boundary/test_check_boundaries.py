@@ -123,7 +123,7 @@ class Includes(Project):
         (
             "common/app/images/image_decode.cpp",
             '"common/transport/ports.hpp"',
-            "may know app/images, base, json, app/settings, wire of",
+            "may know app/images, base, json, app/settings, numerics, wire of",
         ),
         ("consumer/sinks/files/output_name.cpp", '"common/wire/slab_view.hpp"', "knows only common/base/"),
         ("consumer/processors/processor.hpp", '"consumer/sinks/postgres/postgres_ownership.hpp"', "knows no database"),

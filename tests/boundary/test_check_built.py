@@ -53,7 +53,7 @@ class Objects(Project):
             "common/app/images/a",
             "common/shm/run_objects.hpp",
             "common/transport/ports.hpp",
-            "common/app/images/ knows app/images, app/settings, base, json, shm, wire",
+            "common/app/images/ knows app/images, app/settings, base, json, numerics, shm, wire",
         ),
         ("consumer/worker/a", "consumer/session/read_loan.hpp", "producer/broker/broker.hpp", "knows only common/"),
         (

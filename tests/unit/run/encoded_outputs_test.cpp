@@ -142,7 +142,7 @@ TEST_F(EncodedOutputsTest, AFileThatNoSlabHoldsEndsTheRun) {
     layout_ = SlabLayout::make(transformer_.outputs(), 2, 1, 64, 128);
     EncodedOutputs outputs = make();
     outputs.submit(batch(0, {0, 1}));
-    EXPECT_THROW(outputs.finish(), ConfigError);
+    EXPECT_THROW(outputs.finish(), RunFailure);
     EXPECT_TRUE(kept_.empty());
 }
 
