@@ -44,7 +44,7 @@ REFUSED = (
     (
         (
             *"--source --batches --limit --shard --batch --image-size --max-errors --tokenizer".split(),
-            *"--resize --decode-workers --id-column --text-column --columns --by-length".split(),
+            *"--resize --decode --decode-workers --id-column --text-column --columns --by-length".split(),
         ),
         OF_THE_PROGRAM,
         "Leave it out",
