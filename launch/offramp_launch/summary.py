@@ -206,6 +206,7 @@ def describe(summary, unit, output, go_on):
             ("done", _done(summary, samples, unit)),
             ("resumed", before and f"{before} {unit} were done by earlier runs"),
             ("model", ", ".join(str(summary[key]) for key in ("model", "precision", "device") if summary.get(key))),
+            ("decoded", summary.get("decoded_on_gpu") and f"{summary['decoded_on_gpu']} pictures on the GPU"),
             ("batches", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in batches.items() if count)),
             ("processor", processor and f"{processor}{AUTO if processor == 'auto' else ''}"),
         )

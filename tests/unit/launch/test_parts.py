@@ -625,6 +625,13 @@ class SummaryTest(unittest.TestCase):
             ],
         )
 
+    def test_reports_the_pictures_that_the_gpu_decoded(self):
+        ended = {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"released": 9}}
+        self.assertIn(
+            "  decoded    7 pictures on the GPU\n", summary.describe({**ended, "decoded_on_gpu": 7}, "images", "", "x")
+        )
+        self.assertNotIn("decoded", summary.describe({**ended, "decoded_on_gpu": 0}, "images", "", "x"))
+
     def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
         text = summary.describe(
