@@ -36,7 +36,7 @@ namespace {
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr std::size_t kKeptBytes = std::size_t{64} << 20;  // limit of scratch memory that is kept between images
 
-// Limits of what a GPU's decoder is given: its memory is that of the largest pictures, and small ones cost little here.
+// Limits of files for a GPU's decoder: its memory is that of the largest pictures, and small ones cost little here.
 constexpr std::size_t kMostBytesForGpu = std::size_t{16} << 20;
 constexpr WholeJpegCheck::Sizes kSizesForGpu{.shortest_side = 64, .longest_side = 16'384, .pixels = 64'000'000};
 

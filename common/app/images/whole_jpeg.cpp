@@ -126,7 +126,7 @@ bool WholeJpegCheck::read_frame(std::span<const std::byte> segment) {
     const auto [shorter, longer] = std::minmax(size_.width, size_.height);
     if (shorter < accepted_.shortest_side || longer > accepted_.longest_side || size_.pixels() > accepted_.pixels)
         return false;
-    if (size_.pixels() == 0 || (count != 1 && count != 3) || segment.size() != 6 + 3 * std::size_t{count}) return false;
+    if ((count != 1 && count != 3) || segment.size() != 6 + 3 * std::size_t{count}) return false;
     for (unsigned i = 0; i < count; ++i) {
         const std::size_t at = 6 + 3 * std::size_t{i};
         const unsigned sampling = byte_at(segment, at + 1);

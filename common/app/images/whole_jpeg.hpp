@@ -29,7 +29,7 @@ class WholeJpegCheck {
     };
     // The picture, if the file is of the plain kind that all decoders agree on, and undamaged: 8 bits, baseline, one
     // scan, gray or YCbCr with common subsampling, every block within its data. Nothing: another kind, or anything
-    // unusual; JpegPicture reads it, or says what is wrong.
+    // unusual; JpegPicture reads it, or throws the reason.
     std::optional<Picture> operator()(std::span<const std::byte> file);
 
   private:

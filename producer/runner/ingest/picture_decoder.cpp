@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/wire/slab_layout.hpp"
 #include "producer/device/cuda_failure.hpp"
 
 namespace offramp {
@@ -12,8 +13,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 constexpr std::int64_t kPixelBytes = 3;
-
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // Without its places in memory.
 kernels::PictureToResize resize_of(const EncodedPicture& picture) {
@@ -50,7 +49,7 @@ std::vector<std::size_t> PictureDecoder::submit(Stream& stream, std::span<const 
         expect(picture.frame.size.rgb_bytes() == row_bytes, "the row holds exactly the picture");
         Work each{.row = row, .resize = resize_of(picture), .file = picture.file, .stored_width = picture.stored.width};
         each.resize.to = reinterpret_cast<std::uint8_t*>(rows + row * row_bytes);
-        each.pixel_bytes = aligned(picture.stored.rgb_bytes());
+        each.pixel_bytes = round_up(picture.stored.rgb_bytes(), kAlignment);
         each.bytes = each.pixel_bytes + kernels::resize_scratch_bytes(each.resize);
         work.push_back(each);
     }

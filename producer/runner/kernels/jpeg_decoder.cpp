@@ -2,7 +2,6 @@
 
 #include <nvjpeg.h>
 
-#include <utility>
 #include <vector>
 
 #include "common/base/error.hpp"
@@ -68,7 +67,7 @@ class NvJpegDecoder final : public JpegDecoder {
                                    static_cast<cudaStream_t>(stream.native()));
         if (status == NVJPEG_STATUS_SUCCESS) return {};
         prepared_for_ = 0;
-        stream.synchronize();  // what was begun reads the files; throws if the GPU was lost
+        stream.synchronize();  // unfinished work reads the files; throws if the GPU was lost
         return NvJpeg::describe(status);
     }
 

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/output_forms.hpp"
+#include "common/wire/slab_layout.hpp"
 
 namespace offramp {
 
@@ -72,8 +73,6 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 // The rows of the upright picture that its part needs, and the length of the filters' lines.
 ResizePlan::Picture measured(const kernels::PictureToResize& picture) {
     const PictureFilter across(picture.interpolation, picture.width, picture.whole_width);
@@ -87,11 +86,11 @@ ResizePlan::Picture measured(const kernels::PictureToResize& picture) {
 }
 
 std::size_t columns_bytes(const ResizePlan::Picture& picture) {
-    return aligned(std::size_t{picture.of.part_width} * picture.column_stride * sizeof(std::int32_t));
+    return round_up(std::size_t{picture.of.part_width} * picture.column_stride * sizeof(std::int32_t), kAlignment);
 }
 
 std::size_t rows_bytes(const ResizePlan::Picture& picture) {
-    return aligned(std::size_t{picture.of.part_height} * picture.row_stride * sizeof(std::int32_t));
+    return round_up(std::size_t{picture.of.part_height} * picture.row_stride * sizeof(std::int32_t), kAlignment);
 }
 
 }  // namespace
@@ -99,7 +98,7 @@ std::size_t rows_bytes(const ResizePlan::Picture& picture) {
 std::size_t kernels::resize_scratch_bytes(const PictureToResize& picture) {
     const ResizePlan::Picture planned = measured(picture);
     return columns_bytes(planned) + rows_bytes(planned) +
-           aligned(std::size_t{planned.row_count} * picture.part_width * 3);
+           round_up(std::size_t{planned.row_count} * picture.part_width * 3, kAlignment);
 }
 
 ResizePlan plan_resize(std::span<const kernels::PictureToResize> pictures) {

@@ -1,4 +1,4 @@
-// JPEG files by a GPU: what a decoder makes of them.
+// JPEG files by a GPU, as a decoder reads them.
 #include "producer/runner/kernels/picture_encoder.hpp"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ class PictureEncoderTest : public DeviceContract {
         return read;
     }
 
-    // The mean difference of the decoded file from what was encoded.
+    // The mean difference between the decoded file and the encoded pixels.
     static double difference(const std::vector<std::byte>& file, ImageSize size, const std::vector<std::uint8_t>& rgb) {
         std::vector<std::byte> decoded(size.rgb_bytes());
         ImageDecoder().decode(file, {size}, decoded);
