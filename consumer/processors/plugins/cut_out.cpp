@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -20,6 +22,23 @@ namespace {
 // Multiplies fractions of 255, rounded.
 std::uint8_t times(std::uint8_t one, std::uint8_t other) {
     return static_cast<std::uint8_t>((unsigned{one} * other + 127U) / 255U);
+}
+
+// `to`: red, green, blue and alpha of each pixel; the colours are 0 where alpha is. Moves a pixel as one word, and
+// without a branch, because it runs for every pixel of a photograph.
+void put_pixels(std::span<const std::uint8_t> rgb, std::span<const std::uint8_t> alpha, std::uint8_t* to) {
+    static_assert(std::endian::native == std::endian::little);
+    const std::uint8_t* from = rgb.data();
+    for (std::size_t at = 0; at < alpha.size(); ++at, from += 3, to += 4) {
+        std::uint32_t pixel = 0;
+        if (at + 1 < alpha.size())
+            std::memcpy(&pixel, from, 4);  // and a byte of the next pixel
+        else
+            std::memcpy(&pixel, from, 3);
+        const std::uint32_t colours = alpha[at] != 0 ? 0x00ff'ffff : 0;
+        pixel = (pixel & colours) | std::uint32_t{alpha[at]} << 24U;
+        std::memcpy(to, &pixel, 4);
+    }
 }
 
 // Removes the background of every original image: OUTPUT/KEY.png, RGBA, in the original's size, or OUTPUT/KEY.NAME.png
@@ -69,12 +88,7 @@ class CutOut final : public Processor {
         if (!original.beside->alpha.empty())
             std::ranges::transform(alpha_, original.beside->alpha, alpha_.begin(), times);
         rgba_.resize(alpha_.size() * 4);
-        const std::uint8_t* rgb = original.rgb->data();
-        std::uint8_t* to = rgba_.data();
-        for (const std::uint8_t alpha : alpha_) {
-            for (int channel = 0; channel < 3; ++channel, ++rgb) *to++ = alpha != 0 ? *rgb : std::uint8_t{0};
-            *to++ = alpha;
-        }
+        put_pixels(*original.rgb, alpha_, rgba_.data());
         progress();
         return png_.encode({.pixels = rgba_,
                             .width = original.size.width,
