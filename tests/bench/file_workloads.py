@@ -37,26 +37,30 @@ def picture_rows(sizes):
     if sizes.gpu and not sizes.small:
         rows += [
             decoded_on_gpu("W14-masks", rows[0], 0.99),
-            decoded_on_gpu("W14-cut-outs", rows[1], 1.3),
+            decoded_on_gpu("W14-cut-outs", rows[1], 1.3, consumers=15),
             decoded_on_gpu("W14-light", light_row(sizes), 2.5),
         ]
     return rows
 
 
-def decoded_on_gpu(name, row, over_cpu):
-    """The same row with --decode gpu, beside itself with the CPU's decoder."""
+def decoded_on_gpu(name, row, over_cpu, consumers=None):
+    """
+    The same row with --decode gpu, beside itself with the CPU's decoder. `consumers`: more of them, on the cores that
+    no longer decode.
+    """
     ours, model, decode, encode = row.contestants[:4]
     gpu = {"decode": "gpu"}
+    consumers = consumers or ours.consumers
     return dataclasses.replace(
         row,
         id=name,
         description=f"{row.description}; the GPU decodes",
         contestants=(
-            dataclasses.replace(ours, flags=ours.flags | gpu),
+            dataclasses.replace(ours, flags=ours.flags | gpu, consumers=consumers),
             dataclasses.replace(ours, name=ON_CPU),
             model,
             dataclasses.replace(decode, flags=decode.flags | gpu),
-            encode,
+            dataclasses.replace(encode, consumers=consumers),
         ),
         targets=(
             SmallestOf((model.name, DECODE, ENCODE), 0.9),
