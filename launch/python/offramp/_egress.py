@@ -12,9 +12,10 @@ import warnings
 import weakref
 from numbers import Integral
 from types import CodeType, FrameType, TracebackType
-from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
 
-from offramp import _abi, _validate
+from offramp import _validate
+from offramp._batch import Submission, has_entries, items_of, owners_of, require_one_batch
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
@@ -37,7 +38,7 @@ from offramp._options import (
 )
 from offramp._order import Layout
 from offramp._remedies import of_another_shape, of_other_tensors, of_tuple
-from offramp._run import Stats, Run, Watch
+from offramp._run import Stats, Run
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
@@ -128,7 +129,7 @@ class Egress:
         self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
         self._is_submitting = False
         # Set during submit(): after an exception, the loop does not know whether the batch was accepted.
-        self._submission: _Submission | None = None
+        self._submission: Submission | None = None
         self._opening: Run | None = None  # becomes _run once it is open
         self._run: Run | None = None
         self._consumers: ConsumerGroup | None = None
@@ -267,7 +268,7 @@ class Egress:
         named = named_tensors(outputs)
         if not named:
             raise BadArgument("the batch has no tensors. Submit one or more")
-        if is_empty_batch(named) and not (_has_entries("keys", keys) or _has_entries("items", items)):
+        if is_empty_batch(named) and not (has_entries("keys", keys) or has_entries("items", items)):
             return
         with self._lock:
             if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
@@ -288,7 +289,7 @@ class Egress:
         stream: object,
         copy: bool,
         metadata: Iterable[Mapping[str, object] | None] | None,
-    ) -> _Submission:
+    ) -> Submission:
         try:
             self._is_submitting = True
             self._require_own()
@@ -306,7 +307,7 @@ class Egress:
             rows = given[0].rows
             key_text = key_text_of(keys, rows, self._once)
             metadata_json = json_of(metadata, rows)
-            given_items = _items(items, rows)
+            given_items = items_of(items, rows)
             if accepted is not None and self._is_repeated(accepted, keys, key_text, rows, given_items):
                 return accepted
             if self._keys_before is not None and keys is not None:
@@ -329,7 +330,7 @@ class Egress:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
                 run.require_recorded()
-            submission = self._submission = _Submission(
+            submission = self._submission = Submission(
                 run.accepted, rows, None if keys is None else tuple(keys), key_text, numbers, given_items
             )
             if self._checkpoint is not None and submission.is_recorded:
@@ -340,7 +341,7 @@ class Egress:
                 key_text,
                 counted,
                 on_stream,
-                _owners_of(given, key_text, None if numbers is None else numbers[0]),
+                owners_of(given, key_text, None if numbers is None else numbers[0]),
                 metadata_json,
             )
             self._note_accepted(submission)
@@ -349,7 +350,7 @@ class Egress:
         finally:
             self._is_submitting = False
 
-    def _settle(self) -> _Submission | None:
+    def _settle(self) -> Submission | None:
         """
         The batch of an interrupted submit(), if the library accepted it. May itself be interrupted and called again.
         """
@@ -364,7 +365,7 @@ class Egress:
         self._submission = None
         return None
 
-    def _note_accepted(self, submission: _Submission) -> None:
+    def _note_accepted(self, submission: Submission) -> None:
         self._numbering.submitted(submission.numbers)
         if self._file_names is not None and submission.keys is not None:
             self._file_names.add()
@@ -378,7 +379,7 @@ class Egress:
 
     def _is_repeated(
         self,
-        accepted: _Submission,
+        accepted: Submission,
         keys: Sequence[str] | None,
         key_text: bytes | None,
         rows: int,
@@ -599,7 +600,7 @@ class Egress:
         given = [
             samples_of(name, tensor, copy, layout, stream) for name, tensor, layout in zip(names, tensors, layouts)
         ]
-        _require_one_batch(names, given)
+        require_one_batch(names, given)
         if keys is not None:
             require_one_key_each(keys, given[0].rows)
         self._require_fit(given)
@@ -621,73 +622,12 @@ class Egress:
                 raise BadArgument(of_another_shape(layouts, given, at))
 
 
-class _Submission(NamedTuple):
-    """A batch that submit() passes to the library, which has accepted `number` batches before it."""
-
-    number: int
-    rows: int
-    keys: tuple[str, ...] | None
-    key_text: bytes | None
-    numbers: Sequence[int] | None  # of its items; None: the library continues to count
-    given_items: list[int] | None  # the loop's argument
-
-    @property
-    def first(self) -> int:
-        return self.numbers[0] if self.numbers is not None else 0
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the checkpoint records it: its items are consecutive."""
-        return self.numbers is not None and self.numbers[-1] - self.numbers[0] == self.rows - 1
-
-
 def _is_called_by(code: CodeType, egress: Egress) -> bool:
     """Walks this thread's stack: a flag is not enough, because Ctrl-C may leave it set before Python 3.11."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (frame.f_code is not code or frame.f_locals.get("self") is not egress):
         frame = frame.f_back
     return frame is not None
-
-
-def _require_one_batch(names: list[str], given: list[Outputs]) -> None:
-    for name, each in zip(names, given):
-        if each.rows != given[0].rows:
-            raise BadArgument(
-                f"'{name}' has {each.rows} samples, '{names[0]}' has {given[0].rows}. Submit tensors of one batch"
-            )
-        if each.device != given[0].device:
-            raise BadArgument(
-                f"'{name}' is on the device '{each.device}', '{names[0]}' on '{given[0].device}'. Submit tensors of one device"
-            )
-        if len(each.shape) > _abi.MOST_DIMS:
-            raise BadArgument(f"'{name}' has {len(each.shape)} dimensions. Submit one of at most {_abi.MOST_DIMS}")
-    if len(given) > _abi.MOST_TENSORS:
-        raise BadArgument(f"the batch has {len(given)} tensors. Submit at most {_abi.MOST_TENSORS}")
-
-
-def _has_entries(name: str, given: Iterable[object] | None) -> bool:
-    return given is not None and len(_validate.one_per_sample(name, given, EXAMPLE)) > 0
-
-
-def _items(items: Iterable[int] | None, rows: int) -> list[int] | None:
-    if items is None:
-        return None
-    items = _validate.items(items)
-    for item in items:
-        if not 0 <= item < 1 << 64:
-            raise BadArgument(f"the item {item} is out of range. Give whole numbers from 0 to 2**64 - 1")
-    if len(items) != rows:
-        raise BadArgument(f"{len(items)} items for {rows} samples. Give one per sample, or none")
-    return items
-
-
-def _owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
-    owners: list[object] = [each.owner for each in given]
-    memories = [each.memory for each in given if each.memory is not None]
-    memories += [memory for each in given if each.samples is not None for memory in each.samples.memories]
-    if memories:
-        owners.append(Watch(memories, keys, first))
-    return owners
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()
