@@ -127,7 +127,8 @@ class Arguments(World):
                     {"x": each}
                     for each in (good.astype("int8"), good.tolist(), numpy.ma.masked_array(good), good[:, :2])
                 ],
-                "keys": [*PER_SAMPLE, [1, 2], ["a", None], ["a", b"b"], ["a", NUL], ["a", SURROGATE], ["a", "a"]],
+                "keys": [*PER_SAMPLE, [1.5, 2], [True, False], ["a", None], ["a", b"b"], ["a", NUL], ["a", SURROGATE]]
+                + [["a", "a"], [1, "1"], numpy.arange(4).reshape(2, 2), numpy.zeros(2), numpy.ones(2, bool)],
                 "items": [*PER_SAMPLE, [0, 1.5], [0, -1], [0, None], [1, 1 << 64], [1]],
                 "stream": ["x", -1, True, 1.5, Odd()],
                 "copy": [1, "yes", None],
@@ -139,14 +140,14 @@ class Arguments(World):
             )
             wrong = {
                 "batches": [5, None, Odd()],
-                "keys": [5, "key", *((lambda batch, each=each: each) for each in (Odd(), None, 1.5, "ab", -1, [1]))],
+                "keys": [5, "key", *((lambda batch, each=each: each) for each in (Odd(), None, 1.5, "ab", -1, [1.5]))],
             }
             self.require_refused(
                 offramp.Egress.pending,
                 wrong,
                 lambda name, value: list(egress.pending(**{"batches": [(["a"], good)], name: value})),
             )
-            for batch in (5, "ab", {"key": "a"}, ("ab", good), ({"a"}, good), ([1], good)):
+            for batch in (5, "ab", {"key": "a"}, ("ab", good), ({"a"}, good), ([1.5], good)):
                 self.refuses(f"a batch {batch!r:.80}", lambda: list(egress.pending([batch])))
             wrong = {"timeout": ["1", True, -1, float("nan"), HUGE, [1]]}
             self.require_refused(offramp.Egress.drain, wrong, lambda name, value: egress.drain(value))
@@ -207,7 +208,7 @@ class Arguments(World):
         wrong = {
             "path": PATHS,
             "tensors": [5, None, [good], {}, {5: good}, {"x": 5}, {"x": good, "y": good[:1]}],
-            "keys": [*PER_SAMPLE, [1, 2], ["a", SURROGATE]],
+            "keys": [*PER_SAMPLE, [1.5, 2], ["a", SURROGATE]],
             "name": [*NAMES, None],
             "metadata": [*PER_SAMPLE, [{}, 5]],
         }

@@ -22,7 +22,7 @@ from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._metadata import json_of, limit_for
-from offramp._keys import EXAMPLE, KeysBefore, file_names_of, key_text_of, require_one_key_each
+from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
@@ -208,7 +208,7 @@ class Egress:
     def submit(
         self,
         outputs: object,
-        keys: Iterable[str] | None = None,
+        keys: Iterable[Key] | None = None,
         items: Iterable[int] | None = None,
         stream: object = None,
         copy: bool = False,
@@ -235,10 +235,12 @@ class Egress:
         `tensors` was given, the layout is row-major. Tensors with another layout or with gaps are copied first, on the
         stream that writes them. Gradients are dropped.
 
-        `keys`: one per sample; they name its results. Default: item numbers. A batch with a repeated key is refused. If
-        keys name results (with `processor` or under a launcher), a key of an earlier batch is refused too, because its
-        result would be replaced. The check covers about 2 million recent keys (256 MiB), including those that pending()
-        skips. With when_full="drop" it covers only the skipped keys, because a dropped batch may be submitted again.
+        `keys`: one per sample; they name its results. Texts, paths or whole numbers, which become texts: 7 is "7". Also
+        an array or a CPU tensor of whole numbers, of shape (samples,). Default: item numbers. A batch with a repeated
+        key is refused. If keys name results (with `processor` or under a launcher), a key of an earlier batch is
+        refused too, because its result would be replaced. The check covers about 2 million recent keys (256 MiB),
+        including those that pending() skips. With when_full="drop" it covers only the skipped keys, because a dropped
+        batch may be submitted again.
         `metadata`: one dict per sample, or None, for consumers: sample.metadata. At most `metadata_bytes` as JSON.
         `items`: one number per sample, increasing across batches. Default: counted.
         `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t
@@ -284,7 +286,7 @@ class Egress:
         self,
         outputs: object,
         named: Mapping[str, object],
-        keys: Iterable[str] | None,
+        keys: Iterable[Key] | None,
         items: Iterable[int] | None,
         stream: object,
         copy: bool,
@@ -296,25 +298,25 @@ class Egress:
             accepted = self._settle()
             if self._run is not None:
                 self._run.require_unchanged()
-            keys = keys if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
+            texts = None if keys is None else keys_of(keys)
             try:
-                given, cache = self._outputs_of(named, keys, copy, stream)
+                given, cache = self._outputs_of(named, texts, copy, stream)
             except BadArgument as problem:
                 remedy = None if self._has_names(named) else of_tuple(outputs)
                 if remedy is None or type(problem) is not BadArgument:  # such as a signal handler's
                     raise
                 raise BadArgument(f"{problem}. {remedy}") from problem.__cause__
             rows = given[0].rows
-            key_text = key_text_of(keys, rows, self._once)
+            key_text = key_text_of(texts, rows, self._once)
             metadata_json = json_of(metadata, rows)
             given_items = items_of(items, rows)
-            if accepted is not None and self._is_repeated(accepted, keys, key_text, rows, given_items):
+            if accepted is not None and self._is_repeated(accepted, texts, key_text, rows, given_items):
                 return accepted
-            if self._keys_before is not None and keys is not None:
-                self._keys_before.require_others(keys)
-            if self._file_names is not None and keys is not None and key_text is not None:
-                self._file_names.require_usable(keys, key_text, self._keys_before or ())
-            numbers = self._numbering.of(keys, rows, given_items)
+            if self._keys_before is not None and texts is not None:
+                self._keys_before.require_others(texts)
+            if self._file_names is not None and texts is not None and key_text is not None:
+                self._file_names.require_usable(texts, key_text, self._keys_before or ())
+            numbers = self._numbering.of(texts, rows, given_items)
             counted, on_stream = None if self._numbering.is_next(numbers) else numbers, stream_of(stream, given)
             run = self._run
             if run is None:
@@ -331,7 +333,7 @@ class Egress:
             if self._checkpoint is not None and numbers is not None:
                 run.require_recorded()
             submission = self._submission = Submission(
-                run.accepted, rows, None if keys is None else tuple(keys), key_text, numbers, given_items
+                run.accepted, rows, None if texts is None else tuple(texts), key_text, numbers, given_items
             )
             if self._checkpoint is not None and submission.is_recorded:
                 self._checkpoint.submitted(submission.first, rows, key_text)
@@ -393,7 +395,7 @@ class Egress:
         return items is not None or keys is not None and self._keys_before is not None and not self._may_drop
 
     def pending(
-        self, batches: Iterable[_Batch], keys: Callable[[_Batch], Sequence[str] | int] | None = None
+        self, batches: Iterable[_Batch], keys: Callable[[_Batch], Iterable[Key] | int] | None = None
     ) -> Iterator[_Batch]:
         """
         Yields the batches that are not done. With resume=True it skips those that an earlier run finished. It yields

@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
+import operator
+import os
 import re
-from typing import Collection, Iterator, Sequence
+from typing import Any, Collection, Iterable, Iterator, Sequence, SupportsIndex, Union
 
 from offramp import _validate
 from offramp._errors import BadArgument
+from offramp._torch import is_torch
+
+Key = Union[str, "os.PathLike[str]", SupportsIndex]  # of one sample; str() makes it a text
 
 EXAMPLE = "['a', 'b']"
 # Room for about 2 million keys of earlier batches. Each takes its text, Python's overhead and a set entry.
 ROOM_BYTES, BESIDE_TEXT_BYTES = 1 << 28, 100
 
 
+def keys_of(given: Iterable[Key]) -> Sequence[str]:
+    """
+    One text per sample: texts, paths and whole numbers of Python, NumPy and PyTorch, as str() writes them. Errors:
+    BadArgument.
+    """
+    keys = _validate.one_per_sample("keys", _without_array(given), EXAMPLE)
+    return keys if set(map(type, keys)) <= {str} else [_text_of(key) for key in keys]
+
+
+def _without_array(given: Any) -> Any:
+    """An array of one dimension as a list, in one step: elements of a GPU's tensor would be copied one by one."""
+    if isinstance(given, (list, tuple)) or getattr(given, "ndim", None) != 1 or not hasattr(given, "tolist"):
+        return given
+    if is_torch(given) and given.device.type != "cpu":
+        raise BadArgument(
+            f"the keys are on the device '{given.device}', whose work would have to finish first. Keep keys on the CPU"
+        )
+    return given.tolist()
+
+
+def _text_of(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, os.PathLike):
+        if isinstance(path := os.fspath(key), str):
+            return path
+    elif not isinstance(key, bool) and not str(getattr(key, "dtype", "")).endswith("bool"):
+        try:
+            return str(operator.index(key))
+        except TypeError:
+            pass
+    raise BadArgument(
+        f"a key is of type {type(key).__qualname__}. Give texts, paths or whole numbers, such as [str(key) for key in keys]"
+    )
+
+
 def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | None:
     """Encodes keys for the library, each followed by a NUL. `once`: refuse repeated keys."""
     if keys is None:
         return None
-    try:
-        text = "\0".join(keys)
-    except TypeError:
-        text = ""
+    text = "\0".join(keys)
     if text and len(keys) == rows and text.count("\0") == rows - 1:
         if once and len(set(keys)) != rows:
             repeated = next(key for at, key in enumerate(keys) if key in keys[:at])
@@ -29,11 +67,6 @@ def key_text_of(keys: Sequence[str] | None, rows: int, once: bool) -> bytes | No
             )
         return _encoded(keys, f"{text}\0")
     for key in keys:
-        if not isinstance(key, str):
-            raise BadArgument(
-                f"a key is of type {type(key).__qualname__}. Keys must be of type str: give [str(key) for key in "
-                f"{'keys.tolist()' if hasattr(key, 'tolist') else 'keys'}]"
-            )
         _validate.encodable(f"the key {key!r}", key)
     require_one_key_each(keys, rows)
     return _encoded(keys, "".join(f"{key}\0" for key in keys))

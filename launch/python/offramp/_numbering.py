@@ -7,8 +7,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from offramp._checkpoint import Comparison
 from offramp._errors import BadArgument
-from offramp._keys import EXAMPLE, KeysBefore, key_text_of
-from offramp._validate import one_per_sample
+from offramp._keys import Key, KeysBefore, key_text_of, keys_of
 
 _Batch = TypeVar("_Batch")
 
@@ -37,7 +36,7 @@ class Numbering:
     def pending(
         self,
         batches: Iterable[_Batch],
-        keys: Callable[[_Batch], Sequence[str] | int] | None,
+        keys: Callable[[_Batch], Iterable[Key] | int] | None,
         accepts_more: Callable[[], bool],
     ) -> Iterator[_Batch]:
         """Yields unfinished batches while `accepts_more()` returns True. Errors: BadArgument."""
@@ -58,7 +57,7 @@ class Numbering:
             if isinstance(returned, int):
                 batch_keys, samples, text = None, returned, None
             else:
-                batch_keys = one_per_sample("keys", returned, EXAMPLE)
+                batch_keys = keys_of(returned)
                 samples, text = len(batch_keys), key_text_of(batch_keys, len(batch_keys), self._once)
             if samples < 0:
                 raise BadArgument(f"keys returned {samples} for a batch. Return its keys, or its number of samples")
@@ -144,11 +143,12 @@ class _PendingBatch(NamedTuple):
         )
 
 
-def _first_part(batch: object) -> Sequence[str]:
-    keys = batch[0] if isinstance(batch, (tuple, list)) and batch else None
-    if not isinstance(keys, (tuple, list)):
-        raise BadArgument(
-            "pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
-            "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len"
-        )
-    return keys
+def _first_part(batch: object) -> Iterable[Key]:
+    if isinstance(batch, (tuple, list)) and batch:
+        keys: Iterable[Key] = batch[0]
+        if isinstance(keys, (tuple, list)) or getattr(keys, "ndim", None) == 1:
+            return keys
+    raise BadArgument(
+        "pending() got a batch that is not a tuple whose first element is a list of keys. Pass keys=, to return its keys: "
+        "pending(batches, keys=lambda batch: batch['key']); or its number of samples: keys=len"
+    )

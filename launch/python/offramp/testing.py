@@ -25,7 +25,7 @@ from offramp._arrays import Outputs
 from offramp._consumers import flags_of
 from offramp._errors import BadArgument, CannotWrite, Error, Failed
 from offramp._metadata import json_of
-from offramp._keys import EXAMPLE, key_text_of
+from offramp._keys import key_text_of, keys_of
 from offramp._order import outermost_first, strides_of
 from offramp._samples import samples_of, shapes_of
 
@@ -60,7 +60,7 @@ def save_slab(
     if not given:
         raise BadArgument("the slab has no tensors. Give one or more")
     rows = next(iter(given.values())).rows
-    keys = [str(row) for row in range(rows)] if keys is None else _validate.one_per_sample("keys", keys, EXAMPLE)
+    keys = [str(row) for row in range(rows)] if keys is None else keys_of(keys)
     for each, outputs in given.items():
         if outputs.rows != rows:
             raise BadArgument(
