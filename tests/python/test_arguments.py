@@ -131,7 +131,7 @@ class Arguments(World):
                 + [["a", "a"], [1, "1"], numpy.arange(4).reshape(2, 2), numpy.zeros(2), numpy.ones(2, bool)],
                 "items": [*PER_SAMPLE, [0, 1.5], [0, -1], [0, None], [1, 1 << 64], [1]],
                 "stream": ["x", -1, True, 1.5, Odd()],
-                "copy": [1, "yes", None],
+                "copy": [1, "yes"],
                 "metadata": [*PER_SAMPLE, {"a": 1}, [{}, 5], [{}]]
                 + [[{}, {"a": each}] for each in (Odd(), {1}, b"x", float("nan"), SURROGATE, "x" * 65)],
             }

@@ -212,7 +212,7 @@ class OtherArrays(Egresses):
         reader = self.reader()
         with offramp.Egress(self.run_dir, slabs=2, samples_per_slab=2) as egress:
             for each in made:
-                egress.submit(ExportedFrom(each.capsule()))
+                egress.submit(ExportedFrom(each.capsule()), copy=False)
             self.assertEqual([], made[3].deleted, "it waits for a slab")
         self.assertEqual([[ctypes.addressof(each.managed)] for each in made], [each.deleted for each in made])
         self.assertEqual(

@@ -191,7 +191,7 @@ class Batches(Egresses):
         for batch in range(4):  # two are copied, and the others wait for slabs
             array = numpy.full((4, 100), batch, "float32")
             watched.append(weakref.ref(array))
-            egress.submit(array, [f"{batch}/{row}" for row in range(4)])
+            egress.submit(array, [f"{batch}/{row}" for row in range(4)], copy=False)
             del array
         others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]  # reuse freed memory
         wait_for(lambda: watched[1]() is None, "that copied batches are released without any further call")

@@ -58,7 +58,7 @@ class OfNumpy(Holding):
                     weakref.finalize(array, gone)
                     alive += 1
                     most = max(most, alive)
-                egress.submit(array)
+                egress.submit(array, copy=False)
                 del array
         self.end(reader)
         return most

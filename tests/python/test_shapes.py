@@ -472,7 +472,7 @@ class Batches(Shapes):
         for batch in range(4):  # two are copied, and the others wait for slabs
             arrays = [tokens(2 + batch), tokens(1)]
             watched.append([weakref.ref(array) for array in arrays])
-            egress.submit(arrays)
+            egress.submit(arrays, copy=False)
             del arrays
         wait_for(lambda: watched[1][1]() is None, "that copied batches are released without any further call")
         self.assertEqual([0, 0, 2, 2], [sum(watch() is not None for watch in each) for each in watched])

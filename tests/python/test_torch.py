@@ -18,6 +18,7 @@ import unittest
 import unittest.mock
 
 import offramp
+from offramp import _arrays
 from offramp._run import LOOK_SECONDS, Releases
 from test_arrays import STRIDES, Exported, ExportedUnversioned
 from test_egress import Egresses
@@ -385,7 +386,86 @@ class OnTheCpu(Egresses):
                 inferred.add_(1)
             egress.submit(buffer[4])
             reader = self.reader()
-        self.assertEqual(24, len(self.seen_by(reader)))
+        seen = self.seen_by(reader)
+        self.assertEqual([0.0] * 24, [seen[str(item)][2]["output"][0] for item in range(24)])
+
+    def values_seen(self, parts, write, unchanged=0):
+        """
+        What consumers see of batches that reuse their memory, while copies wait for slabs: the values of each tensor.
+        The first `unchanged` batches have other arrays, and promise not to change them.
+        """
+        import numpy
+
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=2)
+        for number in range(unchanged):
+            egress.submit({name: numpy.full((2, 3), number, "float32") for name in parts}, copy=False)
+        for number in range(unchanged, 6):  # two are copied, and the others wait
+            write(number)
+            egress.submit(parts)
+        write(-1)
+        reader = self.reader()
+        with egress:
+            egress.drain()
+        seen = self.seen_by(reader)
+        return {name: [seen[str(item)][2][name] for item in range(12)] for name in parts}
+
+    def test_reused_memory_of_the_cpu_is_copied_in_submit(self):
+        import numpy
+        import torch
+
+        expected = [[float(item // 2)] * 3 for item in range(12)]
+        buffer, fortran = numpy.zeros((4, 3), "float32"), numpy.zeros((3, 2), "float32").T
+        shared, viewed, base = torch.from_numpy(buffer), torch.zeros(2, 3), torch.zeros(4, 3)
+        view = viewed.numpy()
+        with torch.inference_mode():
+            inferred = torch.zeros(2, 3)
+
+        def write(number):
+            buffer[:], fortran[:], view[:] = number, number, number
+            base.fill_(number)
+            with torch.inference_mode():
+                inferred.fill_(number)
+
+        parts = {
+            "array": buffer[:2],
+            "columns": fortran,
+            "shared": shared[2:],
+            "viewed": viewed,
+            "inferred": inferred,
+            "slice": base[1:3],
+        }
+        self.assertEqual({name: expected for name in parts}, self.values_seen(parts, write))
+        self.run_dir = self.folder / "promised before"
+        parts = {"array": buffer[:2]}
+        self.assertEqual({name: expected for name in parts}, self.values_seen(parts, write, unchanged=2))
+        self.run_dir = self.folder / "other interfaces"
+        parts = {
+            "dlpack": Exported(buffer[:2]),
+            "buffer": memoryview(buffer[:2]),
+            "arrays": [buffer[0], buffer[3]],
+            "tensors": [viewed[0], inferred[1]],
+            "packed": offramp.packed(inferred, [1, 1]),
+        }
+        packed = {"packed": [[each] for each in expected]}
+        self.assertEqual({**{name: expected for name in parts}, **packed}, self.values_seen(parts, write))
+
+    def test_memory_whose_writes_are_counted_is_not_copied(self):
+        import numpy
+        import torch
+
+        whole, array = torch.zeros(2, 3), numpy.zeros((2, 3))
+        for given, copy, is_same in (
+            (whole, None, True),
+            (whole, True, False),
+            (array, None, False),
+            (array, False, True),
+            (torch.zeros(4, 3)[:2], False, True),
+            (torch.zeros(2, 3).share_memory_(), None, False),
+        ):
+            with self.subTest(type(given), copy=copy):
+                self.assertEqual(is_same, _arrays.outputs_of("x", given, copy).owner is given)
+        converted = _arrays.outputs_of("x", array[:, ::2], None)
+        self.assertEqual((True, 2 * 2 * 8), (converted.is_own, converted.owner.nbytes), "it is copied once")
 
     def test_writes_under_no_grad_are_reported(self):
         import torch

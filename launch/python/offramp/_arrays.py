@@ -45,10 +45,21 @@ class Outputs(NamedTuple):
     stream: int | None = None  # writes the tensor; default: PyTorch's current stream
     memory: Memory | None = None  # detects changes
     samples: Samples | None = None
+    is_own: bool = False  # a copy that only the Egress has
 
     @property
     def rows(self) -> int:
         return self.shape[0] or 0
+
+    @property
+    def may_change_unseen(self) -> bool:
+        """Whether writes to it, in the CPU's memory, can stay undetected."""
+        return (
+            self.device == "cpu"
+            and not self.is_own
+            and 0 not in self.shape
+            and (self.memory is None or not self.memory.sees_all_writes)
+        )
 
 
 def named_tensors(outputs: object) -> Mapping[str, object]:
@@ -87,10 +98,13 @@ def parts_of(outputs: object) -> Iterable[tuple[Any, Any]]:
     return ()
 
 
-def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
+def outputs_of(
+    name: str, given: Any, copy: bool | None, layout: Layout | None = None, stream: object = None
+) -> Outputs:
     """
     Validates an array. Uses its memory if it is in the layout's order, or dense without a layout. Otherwise, or with
-    `copy`, copies it on the stream that writes it. Errors: BadArgument; the message names the call to make.
+    `copy`, copies it on the stream that writes it. `copy=None`: also if writes to it can stay undetected. Errors:
+    BadArgument; the message names the call to make.
     """
     if is_torch(given):
         return _of_torch(name, given, copy, layout, stream)
@@ -104,7 +118,7 @@ def outputs_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     return _of_numpy(name, _through_numpy(name, given), copy, layout)
 
 
-def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outputs:
+def _of_numpy(name: str, array: Any, copy: bool | None, layout: Layout | None) -> Outputs:
     if callable(getattr(array, "filled", None)):
         raise BadArgument(f"'{name}' is a masked array. Submit array.filled(VALUE)")
     dtype = OF_ARRAY_TYPE.get(array.dtype.str)
@@ -114,11 +128,17 @@ def _of_numpy(name: str, array: Any, copy: bool, layout: Layout | None) -> Outpu
         dtype = _dtype(name, array.dtype.name)
     shape = tuple(array.shape)
     _require_rows(name, shape, layout)
-    actual = ROW_MAJOR if array.flags.c_contiguous else _order_of_bytes(shape, array.strides, array.itemsize)
+    actual = order_of_numpy(array)
     order = _order_for(layout, shape, actual)
-    if copy or actual != order:
+    is_own = _copies_unseen(copy, shape) or actual != order
+    if is_own:
         array = _copied_by_numpy(array, order)
-    return Outputs(array, array.__array_interface__["data"][0], dtype, shape, "cpu", order)
+    return Outputs(array, array.__array_interface__["data"][0], dtype, shape, "cpu", order, is_own=is_own)
+
+
+def _copies_unseen(copy: bool | None, shape: tuple[int, ...]) -> bool:
+    """Whether to copy memory of the CPU whose changes stay undetected."""
+    return bool(shape) and 0 not in shape if copy is None else copy
 
 
 def _copied_by_numpy(array: Any, order: Order) -> Any:
@@ -130,12 +150,14 @@ def _order_for(layout: Layout | None, shape: tuple[int, ...], actual: Order | No
     return (actual or ROW_MAJOR) if required is None else required
 
 
-def _order_of_bytes(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> Order | None:
-    return (
-        None
-        if any(stride % size for extent, stride in zip(shape, strides) if extent > 1)
-        else order_of(shape, [stride // size for stride in strides])
-    )
+def order_of_numpy(array: Any) -> Order | None:
+    """None: it has gaps, or elements that are not aligned to each other."""
+    if array.flags.c_contiguous:
+        return ROW_MAJOR
+    shape, strides, size = array.shape, array.strides, array.itemsize
+    if any(stride % size for extent, stride in zip(shape, strides) if extent > 1):
+        return None
+    return order_of(shape, [stride // size for stride in strides])
 
 
 def _through_numpy(name: str, given: Any) -> Any:
@@ -163,7 +185,7 @@ def _numpy() -> Any:
     return numpy
 
 
-def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream: object) -> Outputs:
+def _of_torch(name: str, tensor: Any, copy: bool | None, layout: Layout | None, stream: object) -> Outputs:
     require_dense(name, tensor)
     dtype = _dtype(name, tensor.dtype)
     if tensor.device.type not in ("cpu", "cuda"):
@@ -175,13 +197,14 @@ def _of_torch(name: str, tensor: Any, copy: bool, layout: Layout | None, stream:
     actual = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
     order = _order_for(layout, shape, actual)
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
-    if copy or actual != order or tensor.is_neg():
-        made = _copied(tensor, order, stream)
-        return Outputs(_with_sources(made, tensor, stream), made.data_ptr(), dtype, shape, device, order)
     address = tensor.data_ptr()
     # an empty one has nothing to change
-    memory = None if 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
-    return Outputs(tensor, address, dtype, shape, device, order, memory=memory)
+    memory = None if copy or 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
+    given = Outputs(tensor, address, dtype, shape, device, order, memory=memory)
+    if not copy and actual == order and not tensor.is_neg() and (copy is False or not given.may_change_unseen):
+        return given
+    made = _copied(tensor, order, stream)
+    return given._replace(owner=_with_sources(made, tensor, stream), address=made.data_ptr(), memory=None, is_own=True)
 
 
 def _with_sources(made: Any, sources: Any, stream: object) -> Any:
@@ -200,7 +223,7 @@ def _copied(tensor: Any, order: Order, stream: object) -> Any:
 
 
 def _of_exchanged(
-    name: str, given: Any, array: Exchanged, copy: bool, layout: Layout | None, stream: object
+    name: str, given: Any, array: Exchanged, copy: bool | None, layout: Layout | None, stream: object
 ) -> Outputs:
     _require_rows(name, array.shape, layout)
     if array.strides is None or not array.shape or 0 in array.shape:
@@ -208,16 +231,18 @@ def _of_exchanged(
     else:
         actual = order_of(array.shape, array.strides) if array.strides else None
     order = _order_for(layout, array.shape, actual)
+    copy = _copies_unseen(copy, array.shape) if array.device == "cpu" else bool(copy)
     if not copy and actual == order:
         return Outputs(array.owner, array.address, array.dtype, array.shape, array.device, order, array.stream)
     if array.device == "cpu":
         if _numpy() is None:
             raise BadArgument(
-                f"'{name}' has the strides {array.strides}, and the run has another layout. Submit a dense array, or install NumPy, which "
-                "converts it"
+                f"'{name}' must be copied first, because the loop may write to it, or the run has another layout, and NumPy is not installed. Install "
+                "it; or submit a dense array with copy=False"
             )
         made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
-        return Outputs(made, made.__array_interface__["data"][0], array.dtype, array.shape, "cpu", order)
+        address = made.__array_interface__["data"][0]
+        return Outputs(made, address, array.dtype, array.shape, "cpu", order, is_own=True)
     return _copied_on_the_device(name, given, array, order, stream)
 
 
@@ -233,7 +258,7 @@ def concatenated(each: Sequence[Outputs], stream: object) -> Outputs | None:
         with on_stream(stream, flat_tensors[0].device):
             made = torch_of_the_caller().cat(flat_tensors, out=flat_tensors[0].new_empty(0))
         owner = _with_sources(made, flat_tensors, stream)
-        return first._replace(owner=owner, address=made.data_ptr(), memory=None)
+        return first._replace(owner=owner, address=made.data_ptr(), memory=None, is_own=True)
     if first.device != "cpu" or numpy is None:
         return None
     flat = [
@@ -242,7 +267,7 @@ def concatenated(each: Sequence[Outputs], stream: object) -> Outputs | None:
         if (elements := math.prod(extent or 0 for extent in array.shape))
     ]
     made = numpy.concatenate([_Interface(array) for array in flat]) if flat else numpy.empty(0, "uint8")
-    return first._replace(owner=made, address=made.__array_interface__["data"][0], memory=None)
+    return first._replace(owner=made, address=made.__array_interface__["data"][0], memory=None, is_own=True)
 
 
 class _Interface:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from typing import Any, Sequence, Union
 
-from offramp._arrays import Outputs
-from offramp._torch import Kind, Memory
+from offramp._arrays import Outputs, order_of_numpy
+from offramp._order import order_of
+from offramp._torch import Kind, Memory, is_torch
 
 
 class _TorchEntry:
@@ -19,11 +20,15 @@ class _TorchEntry:
         self._kind, self._shape, self._strides = Kind(tensor), tensor.shape, tensor.stride()
         self._fields, self._element_bytes = outputs[2:7], outputs.dtype.bits // 8
 
-    def outputs_of(self, name: str, tensor: Any) -> Outputs | None:
+    def outputs_of(self, name: str, tensor: Any, copy: bool | None) -> Outputs | None:
         if not self._kind.matches(tensor) or tensor.shape != self._shape or tensor.stride() != self._strides:
             return None
         address = tensor.data_ptr()
-        return Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
+        outputs = Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
+        if copy is None and outputs.may_change_unseen:
+            made = tensor.clone()
+            return Outputs(made, made.data_ptr(), *self._fields, is_own=True)
+        return outputs
 
 
 class _NumpyEntry:
@@ -32,7 +37,7 @@ class _NumpyEntry:
     def __init__(self, array: Any, outputs: Outputs):
         self._dtype, self._shape, self._strides, self._fields = array.dtype, array.shape, array.strides, outputs[2:7]
 
-    def outputs_of(self, name: str, array: Any) -> Outputs | None:
+    def outputs_of(self, name: str, array: Any, copy: bool | None) -> Outputs | None:
         if (
             type(array) is not _ndarray()
             or array.dtype != self._dtype
@@ -40,7 +45,9 @@ class _NumpyEntry:
             or array.strides != self._strides
         ):
             return None
-        return Outputs(array, array.__array_interface__["data"][0], *self._fields)
+        if is_own := copy is None:
+            array = array.copy(order="K")
+        return Outputs(array, array.__array_interface__["data"][0], *self._fields, is_own=is_own)
 
 
 BatchCache = Sequence[Union[_TorchEntry, _NumpyEntry]]
@@ -53,32 +60,45 @@ def _ndarray() -> Any:
 
 def batch_cache_of(tensors: Sequence[object], outputs: Sequence[Outputs]) -> BatchCache | None:
     """
-    The cache of a validated batch. None if a tensor was copied, came through DLPack or an interface, or has samples of
-    different shapes.
+    The cache of a validated batch. None if a tensor was converted, came through DLPack or an interface, or has samples
+    of different shapes.
     """
     entries: list[_TorchEntry | _NumpyEntry] = []
     for tensor, each in zip(tensors, outputs):
         if each.samples is not None:
             return None
-        if each.owner is tensor and each.memory is not None:
-            entries.append(_TorchEntry(tensor, each))
-        elif each.owner is tensor and type(tensor) is _ndarray():
+        if 0 in each.shape or each.owner is not tensor and not _is_same_but_copied(tensor, each):
+            return None
+        if type(tensor) is _ndarray():
             entries.append(_NumpyEntry(tensor, each))
+        elif is_torch(tensor):
+            entries.append(_TorchEntry(tensor, each))
         else:
             return None
     return entries
 
 
-def outputs_from_cache(cache: BatchCache, names: Sequence[str], tensors: Sequence[object]) -> list[Outputs] | None:
+def _is_same_but_copied(tensor: Any, outputs: Outputs) -> bool:
+    """Whether the copy has the order of the tensor, so that others like it need no conversion."""
+    if not outputs.is_own or outputs.device != "cpu":
+        return False
+    if type(tensor) is _ndarray():
+        return order_of_numpy(tensor) == outputs.order
+    return is_torch(tensor) and order_of(tuple(tensor.shape), tensor.stride()) == outputs.order
+
+
+def outputs_from_cache(
+    cache: BatchCache, names: Sequence[str], tensors: Sequence[object], copy: bool | None
+) -> list[Outputs] | None:
     """
-    None if a tensor's kind or the number of tensors differs from the cached batch. Errors: BadArgument for freed
-    memory.
+    `copy`: False, or None to copy arrays whose changes can stay undetected. Returns None if a tensor's kind or the
+    number of tensors differs from the cached batch. Errors: BadArgument for freed memory.
     """
     if len(cache) != len(tensors):
         return None
     given = []
     for known, name, tensor in zip(cache, names, tensors):
-        outputs = known.outputs_of(name, tensor)
+        outputs = known.outputs_of(name, tensor, copy)
         if outputs is None:
             return None
         given.append(outputs)

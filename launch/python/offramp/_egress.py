@@ -211,7 +211,7 @@ class Egress:
         keys: Iterable[Key] | None = None,
         items: Iterable[int] | None = None,
         stream: object = None,
-        copy: bool = False,
+        copy: bool | None = None,
         metadata: Iterable[Mapping[str, object] | None] | None = None,
     ) -> None:
         """
@@ -222,9 +222,14 @@ class Egress:
         "hidden_states.1". A tuple always has several tensors, a list one tensor per sample. None is left out, and a
         batch without samples is ignored. Batches may differ in size. All tensors must be on the CPU or on one CUDA
         device. Accepts PyTorch tensors, NumPy arrays and objects with DLPack, the CUDA array interface or the buffer
-        protocol (CuPy, JAX, Numba). Do not write to a tensor until it is copied. Pass `copy=True` if the loop reuses
-        its tensors, replays a CUDA graph or uses torch.compile(mode="reduce-overhead"). The copy runs on the current
-        stream.
+        protocol (CuPy, JAX, Numba).
+
+        `copy`: None, True or False. Consumers get the data from the slab, to which the library copies a tensor in the
+        background: on the device's own stream, or in a thread. Do not write to the tensor until then. Memory of the CPU
+        whose changes can stay undetected (see TensorChanged below) is copied in submit() by default, so the loop may
+        reuse it; this costs a memcpy of the batch. `copy=False` promises not to write to it. `copy=True` copies every
+        tensor, on the current stream: pass it if the loop reuses tensors of a GPU, replays a CUDA graph or uses
+        torch.compile(mode="reduce-overhead").
 
         Samples may differ in shape if the first batch or `tensors` says so. Submit a list of one tensor per sample, or
         offramp.packed(): {"hidden": [h0, h1]}. A list in the first batch means that all dimensions vary; packed(), the
@@ -257,12 +262,12 @@ class Egress:
         copy finishes before the next check. submit() checks the previous batch every time, and all pending tensors
         every 5 ms. drain() checks all; a thread checks every 20 ms while submit() is idle. Writes are detected with
         PyTorch's version counter, which does not cover inference_mode() tensors, slices of other tensors, `.data`,
-        NumPy arrays and arrays of other packages. Stopped: the launcher was asked to end this run. Let the exception
-        leave the context, which drains.
+        tensors that NumPy or another process shares, NumPy arrays and arrays of other packages. Stopped: the launcher
+        was asked to end this run. Let the exception leave the context, which drains.
         """
         self._require_own()
         self._require_not_asked_to_end()
-        if copy is not False and _validate.yes_or_no("copy", copy) and stream is not None:
+        if copy is not None and _validate.yes_or_no("copy", copy) and stream is not None:
             raise BadArgument(
                 "copy=True copies on the current stream. Give no stream with copy=True, and submit under "
                 "`with torch.cuda.stream(stream):`"
@@ -289,7 +294,7 @@ class Egress:
         keys: Iterable[Key] | None,
         items: Iterable[int] | None,
         stream: object,
-        copy: bool,
+        copy: bool | None,
         metadata: Iterable[Mapping[str, object] | None] | None,
     ) -> Submission:
         try:
@@ -585,7 +590,7 @@ class Egress:
         return self._layout is not None and {layout.name for layout in self._layout} == set(named)
 
     def _outputs_of(
-        self, named: Mapping[str, object], keys: Sequence[str] | None, copy: bool, stream: object
+        self, named: Mapping[str, object], keys: Sequence[str] | None, copy: bool | None, stream: object
     ) -> tuple[list[Outputs], BatchCache | None]:
         """Validated outputs in the run's order, and the cache to keep once the batch is accepted."""
         names = list(named) if self._layout is None else [layout.name for layout in self._layout]
@@ -595,7 +600,7 @@ class Egress:
             tensors = []
         if len(tensors) != len(named):
             raise BadArgument(of_other_tensors(names, list(named)))
-        given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors)
+        given = None if self._cache is None or copy else outputs_from_cache(self._cache, names, tensors, copy)
         if given is not None:
             return given, self._cache
         layouts: Sequence[Layout | None] = self._layout or [self._layout_before(name) for name in names]

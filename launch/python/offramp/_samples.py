@@ -98,7 +98,9 @@ def _has_no_samples(tensor: Any) -> bool:
     return isinstance(shape, tuple) and shape[:1] == (0,)
 
 
-def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, stream: object = None) -> Outputs:
+def samples_of(
+    name: str, given: Any, copy: bool | None, layout: Layout | None = None, stream: object = None
+) -> Outputs:
     """
     Validates one tensor of a batch: an array, a list of one array per sample, or packed(). Without a layout, or if the
     layout is fixed, a list varies in all dimensions, and packed() in the first. Errors: BadArgument.
@@ -116,7 +118,7 @@ def samples_of(name: str, given: Any, copy: bool, layout: Layout | None = None, 
     return _with_samples(outputs, shapes * outputs.rows, layout.shape[1:])
 
 
-def _of_packed(name: str, given: Packed, copy: bool, layout: Layout | None, stream: object) -> Outputs:
+def _of_packed(name: str, given: Packed, copy: bool | None, layout: Layout | None, stream: object) -> Outputs:
     outputs = outputs_of(name, given.values, copy, _SAMPLE, stream)
     if not outputs.shape:
         raise BadArgument(
@@ -159,7 +161,7 @@ def _remedy_for_lengths(lengths: list[int], shape: Shape) -> str:
     return f"Give lengths that add up to {rows}"
 
 
-def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, stream: object) -> Outputs:
+def _of_list(name: str, given: list[Any], copy: bool | None, layout: Layout | None, stream: object) -> Outputs:
     if not given:
         raise BadArgument(f"'{name}' is an empty list. Give one array per sample")
     try:
@@ -175,7 +177,7 @@ def _of_list(name: str, given: list[Any], copy: bool, layout: Layout | None, str
         return one._replace(shape=(len(each),))
     shapes = [sample.shape for sample in each]
     pattern = _pattern_of(shapes, layout)
-    if copy:
+    if copy or copy is None and any(sample.may_change_unseen for sample in each):
         if (one := concatenated(each, stream)) is not None:
             return _with_samples(one, shapes, pattern)
         each = [outputs_of(f"{name}[{index}]", sample, True, _SAMPLE, stream) for index, sample in enumerate(given)]

@@ -110,6 +110,11 @@ class Memory:
             )
         self._version = None if self._bytes != tensor_bytes or tensor.is_inference() else tensor._version
 
+    @property
+    def sees_all_writes(self) -> bool:
+        """Whether PyTorch in this process alone can write to the memory, and counts it. A NumPy view ends that."""
+        return self._version is not None and self._storage.resizable() and not self._storage.is_shared()
+
     def changed(self) -> str | None:
         """How the tensor changed; None if it did not."""
         if self._storage.nbytes() != self._bytes:
