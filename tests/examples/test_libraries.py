@@ -240,6 +240,18 @@ class Libraries(Delivered):
         numpy.testing.assert_allclose(vectors["text-0.vectors.npy"], same, rtol=1e-4, err_msg="the same words")
         self.assertGreater(float(abs(same - other).max()), 1e-3, "other words")
 
+    @needs("numpy", "torch", "torchvision", "transformers", "PIL")
+    def test_hidden_states_of_a_loop_of_hugging_face(self):
+        import numpy
+
+        made = self.results_of_loop("features.py")
+        states = {path.name: numpy.load(path) for path in made.glob("*.npy")}
+        self.assertEqual({f"grey-{grey}.output.npy" for grey in range(0, 240, 20)}, set(states))
+        # one for each of the 4 x 4 patches, and one of the class
+        self.assertEqual({((17, 32), "float32")}, {(state.shape, str(state.dtype)) for state in states.values()})
+        difference = states["grey-0.output.npy"] - states["grey-220.output.npy"]
+        self.assertGreater(float(abs(difference).max()), 1e-3, "the pictures differ")
+
     @needs("numpy", "torch", "PIL")
     def test_a_loop_like_those_of_diffusers_saves_pictures(self):
         from PIL import Image
@@ -299,7 +311,7 @@ class Libraries(Delivered):
 
     def test_the_examples_are_short(self):
         programs = [path for folder in ("processors", "loops", "programs") for path in (HERE / folder).glob("*.*")]
-        self.assertEqual(11, len(programs))
+        self.assertEqual(12, len(programs))
         self.assertEqual([], [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES])
 
 

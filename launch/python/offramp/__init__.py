@@ -41,6 +41,7 @@ from offramp._errors import (
     WrongProcess,
 )
 from offramp._library import library_version
+from offramp._loops import map, tap
 from offramp._samples import packed
 from offramp._slab import Sample, Slab, TensorInfo
 from offramp._version import __version__
@@ -84,6 +85,8 @@ __all__ = [
     "WrongProcess",
     "__version__",
     "library_version",
+    "map",
     "packed",
     "reduce",
+    "tap",
 ]

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from numbers import Integral
 from types import CodeType, FrameType, TracebackType
-from typing import Callable, Iterable, Iterator, Mapping, Sequence, TypeVar
+from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _validate
 from offramp._batch import Submission, has_entries, items_of, owners_of, require_one_batch
@@ -21,6 +21,7 @@ from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
 from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
+from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
 from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
@@ -419,6 +420,27 @@ class Egress:
         with self._lock:
             self._settle()
         yield from self._numbering.pending(batches, keys, self._accepts_more)
+
+    def tap(
+        self, module: Any, keys: KeySource = None, select: Select = None, copy: bool | None = True
+    ) -> ContextManager[None]:
+        """
+        Submits each output of a module while the context is open, for loops of other packages:
+
+            with egress.tap(model.layer4, keys=iter(names)):
+                run_of_another_package(model)
+
+        `module`: a torch.nn.Module. Its outputs are submitted as by submit(): dimension 0 counts the samples. `keys`:
+        an iterable of one key per sample, over all calls; or a function without arguments that returns the keys of one
+        call. Default: item numbers. `select`: the part of the outputs to submit: a name, an index, or a function of the
+        outputs. A call for which it returns None is left out. `copy`: see submit(). Default: True, because the rest of
+        the model may write to the output (ReLU(inplace=True)).
+
+        Thread: submit() runs in the thread that calls the module. Errors: those of submit() leave the module's call.
+        RuntimeWarning if torch.compile may bypass the tap, and if the module was never called.
+        """
+        self._require_own()
+        return tapped(self, module, keys, select, copy)
 
     def drain(self, timeout: float | None = None) -> None:
         """

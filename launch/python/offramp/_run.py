@@ -298,17 +298,20 @@ class StallWarner:
                 f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
                 "slab.progress(), or needs a longer visibility_timeout",
                 RuntimeWarning,
-                stacklevel=_level_of_the_caller(),
+                stacklevel=level_of_the_caller(),
             )
 
 
-def _level_of_the_caller() -> int:
+def level_of_the_caller() -> int:
     """
     The stack level of a warning that the calling function issues, so that it names the first line outside of the
     package.
     """
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
+        __package__,
+        "contextlib",  # a `with` statement's
+    ):
         level, frame = level + 1, frame.f_back
     return level
 
