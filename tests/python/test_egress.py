@@ -136,6 +136,26 @@ class Batches(Egresses):
         )
         self.assertEqual(91, seen["ä/ö"][0])
 
+    def test_its_state_is_shown(self):
+        import numpy
+
+        shown = rf"^<offramp.Egress in '{self.run_dir}', "
+        with offramp.Egress(self.run_dir) as egress:
+            self.assertRegex(repr(egress), shown + "waiting for its first batch, samples: 0 submitted, 0 completed>$")
+            egress.submit({"x": numpy.zeros((4, 3), "float32")})
+            self.assertRegex(repr(egress), shown + r"open, tensors: x float32 \(4, 3\), samples: 4 submitted, 0 comp")
+            consumer = offramp.Consumer(self.run_dir)
+            self.assertEqual(f"<offramp.Consumer of '{self.run_dir}'>", repr(consumer))
+            for slab in consumer:
+                self.assertEqual("<offramp.Slab, samples: 4, tensors: x float32 (4, 3)>", repr(slab))
+                self.assertEqual(f"<offramp.Consumer of '{self.run_dir}', running>", repr(consumer))
+                break
+            self.assertEqual("<offramp.Slab, after its turn>", repr(slab))
+            reader = self.reader()
+        self.end(reader)
+        self.assertRegex(repr(egress), shown + r"closed, tensors: .*, samples: 4 submitted, 4 completed>$")
+        self.assertEqual((4, str(self.run_dir)), (egress.stats().samples_completed, egress.run_dir))
+
     def test_nested_outputs_are_flattened_without_none(self):
         import numpy
 

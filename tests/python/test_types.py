@@ -24,6 +24,10 @@ PROGRAM = """
     def reject(slab: offramp.Slab) -> None:
         raise offramp.Reject("nothing of it")
 
+    mapped: offramp.Stats = offramp.map([(numpy.arange(2), numpy.zeros((2, 3)))], numpy.sin, "npy", output="results")
+    with offramp.tap(object(), "npy", output="features", keys=["a", 2], select=0) as tapped:
+        folder: str = tapped.run_dir
+
     for slab in offramp.Consumer("run"):
         for sample, values in slab:
             key: str = sample.key
@@ -38,6 +42,8 @@ WRONG = {
     "offramp.Consumer(5)": "arg-type",
     "offramp.Egress('run').submit()": "call-arg",
     "offramp.Egress('run').stats().gone": "attr-defined",
+    "offramp.Egress('run').submit(0, [1.5])": "list-item",
+    "offramp.map([], 5)": "arg-type",
     "text: str = offramp.Consumer('run').run(reject)": "assignment",
 }
 

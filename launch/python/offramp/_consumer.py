@@ -52,8 +52,13 @@ class Consumer:
         if not wait_for_run > 0:
             raise BadArgument(f"wait_for_run is {wait_for_run}. Give a positive number of seconds")
         self._library = library()
-        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), path_of(run_dir), window, 1, wait_for_run)
+        folder = path_of(run_dir)
+        self._run_dir = os.fsdecode(folder)
+        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), folder, window, 1, wait_for_run)
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
+
+    def __repr__(self) -> str:
+        return f"<offramp.Consumer of {self._run_dir!r}{', running' if self._running.locked() else ''}>"
 
     def __iter__(self) -> Iterator[Slab]:
         before = None  # the loop's variables may hold its views until the next slab replaces them

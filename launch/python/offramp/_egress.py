@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import secrets
 import sys
@@ -20,7 +21,7 @@ from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
-from offramp._errors import BadArgument, ConsumersFailed, ForgottenWarning, Stopped, Timeout, WrongProcess
+from offramp._errors import BadArgument, ConsumersFailed, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
 from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
@@ -488,8 +489,25 @@ class Egress:
             )
         self._consumers.scale(consumers)
 
+    @property
+    def run_dir(self) -> str:
+        """The run directory: `run_dir`, the launcher's, or the one that was chosen. Logs and dead letters are there."""
+        return self._run_dir
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "waiting for its first batch" if self._run is None else "open"
+        if self._pid != os.getpid():
+            state = "of the parent process"
+        tensors = ", ".join(f"{each.name} {each.dtype} {each.shape}" for each in self._layout or ())
+        counts = ""
+        with contextlib.suppress(Error):  # a forked child, or another thread closes it
+            now = self.stats()
+            counts = f", samples: {now.samples_submitted} submitted, {now.samples_completed} completed"
+            counts += f", {now.samples_dead_lettered} dead-lettered" * bool(now.samples_dead_lettered)
+        return f"<offramp.Egress in {self._run_dir!r}, {state}{f', tensors: {tensors}' * bool(tensors)}{counts}>"
+
     def stats(self) -> Stats:
-        """Returns the counters of the run so far, or the final ones once the Egress is closed."""
+        """Returns the counters of the run so far, or the final ones once the Egress is closed. Thread: any."""
         self._require_own_process()
         return Stats() if self._run is None else self._run.stats()
 

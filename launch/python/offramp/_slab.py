@@ -133,7 +133,11 @@ class Slab:
         self.name = given.name.decode(errors="replace")  # Egress(name=)
 
     def __repr__(self) -> str:
-        return f"<offramp.Slab, {'after its turn' if self._over else ', '.join(info.name for info in self.tensors)}>"
+        with self._lock:
+            if self._over:
+                return "<offramp.Slab, after its turn>"
+            tensors = ", ".join(f"{info.name} {info.dtype} {info.shape}" for info in self.tensors)
+            return f"<offramp.Slab, samples: {len(self)}, tensors: {tensors}>"
 
     @property
     def samples(self) -> tuple[Sample, ...]:
