@@ -19,6 +19,7 @@ MOST_DEATHS = 64  # of programs for one payload: one bad sample of 256 costs nin
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FRUITLESS = 3  # after so many payloads in a row without a good sample, the processor fails at everything: stop
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<")  # not the user's own code
 
 
 def process_samples(folder, name, incident, command, run):
@@ -205,6 +206,9 @@ def error_in(why):
 
 
 def place_in(why):
-    """The innermost location in a traceback: "post.py:4"."""
+    """The innermost location in a traceback that is not in an installed package, else the innermost: "post.py:4"."""
     places = CODE_LOCATION.findall(why)
-    return f"{os.path.basename(places[-1][0])}:{places[-1][1]}" if places else ""
+    path, line = next(
+        (place for place in reversed(places) if not INSTALLED.search(place[0])), places[-1] if places else ("", "")
+    )
+    return f"{os.path.basename(path)}:{line}" if path else ""

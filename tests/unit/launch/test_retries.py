@@ -90,6 +90,16 @@ class RetriesTest(unittest.TestCase):
             program.commands,
         )
 
+    def test_the_line_of_the_users_code_is_named(self):
+        inner = '\n  File "/usr/lib/python3.11/json/decoder.py", line 9, in decode\n    raise\nValueError: odd'
+        package = (
+            '\n  File "/venv/lib64/python3.9/site-packages/numpy/core.py", line 5, in sum\n    raise\nValueError: odd'
+        )
+        for more in ("", inner, package):
+            self.assertEqual("ValueError: odd (post.py:4)", retries.error_in(TRACEBACK + more))
+        self.assertEqual("ValueError: odd (core.py:5)", retries.error_in(package))
+        self.assertEqual("out of memory", retries.error_in("out of memory"))
+
     def test_a_sample_that_kills_the_program_fails_alone(self):
         report = incident(2)
         status, program = self.process(
