@@ -114,9 +114,14 @@ class OwnConsumers(Loops):
         self.assertIn("ConsumersFailed: 12 samples were dead-lettered", printed.splitlines()[-1])
 
     def test_dead_letters_of_separate_consumers_are_reported_at_the_end(self):
-        """Whether a consumer rejects them, fails too often, or dies each time."""
-        for number, fault in enumerate(
-            ("raise offramp.Reject('no')", "raise offramp.Failed('no')", "os.kill(os.getpid(), signal.SIGKILL)")
+        """Whether a consumer rejects them, fails too often, or dies each time. The error ends with the reason."""
+        for number, (fault, reason) in enumerate(
+            (
+                ("raise offramp.Reject('no')", "a consumer rejected it: no"),
+                ("raise offramp.Failed('no')", "it failed 3 times: no"),
+                ("json.loads('wrong')", r"it failed 3 times: json.decoder.JSONDecodeError: .* \(post.py:5\)"),
+                ("os.kill(os.getpid(), signal.SIGKILL)", "it took down 3 consumers"),
+            )
         ):
             with self.subTest(fault):
                 run_dir = f"{self.folder}/own{number}"
@@ -129,18 +134,22 @@ class OwnConsumers(Loops):
                 """,
                     run_dir,
                 )
-                consumer = f"""
-                    import os, signal, sys, offramp
-                    def work(slab):
-                        if slab.samples[0].key == "k1":
-                            {fault}
-                    offramp.Consumer(sys.argv[1]).run(work)
+                self.post.write_text(
+                    "import json, os, signal, offramp\n\n"
+                    f"def work(slab):\n    if slab.samples[0].key == 'k1':\n        {fault}\n"
+                )
+                consumer = """
+                    import sys, offramp
+                    sys.path.insert(0, sys.argv[2])
+                    import post
+                    offramp.Consumer(sys.argv[1]).run(post.work)
                 """
                 while loop.poll() is None:
-                    self.python(consumer, run_dir).wait()
+                    self.python(consumer, run_dir, self.folder).wait()
                 self.assertRegex(
                     self.end(loop, 1).splitlines()[-1],
-                    rf"ConsumersFailed: 1 sample was dead-lettered, .*: offramp dead-letters list --run-dir {run_dir}$",
+                    rf"ConsumersFailed: 1 sample was dead-lettered, since post-processing failed: sample 'k1': {reason}\. "
+                    rf"Inspect them: offramp dead-letters list --run-dir {run_dir}$",
                 )
 
     def test_a_bad_sample_does_not_affect_its_neighbours(self):

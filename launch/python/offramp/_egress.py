@@ -21,6 +21,7 @@ from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
 from offramp._consumers import ConsumerGroup
+from offramp._dead_letters import reason_of_the_first
 from offramp._errors import BadArgument, ConsumersFailed, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
@@ -127,7 +128,7 @@ class Egress:
         visibility_timeout: float = 0.0,
         kill_stalled: bool = False,
     ):
-        self._pid = os.getpid()
+        self._pid, self._began_at = os.getpid(), time.time()
         self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
         self._is_submitting = False
         # Set during submit(): after an exception, the loop does not know whether the batch was accepted.
@@ -571,8 +572,10 @@ class Egress:
         """
         if samples := run.stats().samples_dead_lettered:
             lost = "1 sample was" if samples == 1 else f"{samples} samples were"
+            reason = reason_of_the_first(self._run_dir, self._began_at)
             raise ConsumersFailed(
-                f"{lost} dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir {self._run_dir}",
+                f"{lost} dead-lettered, since post-processing failed{': ' * bool(reason)}{reason}. Inspect them: "
+                f"offramp dead-letters list --run-dir {self._run_dir}",
                 DEAD_LETTERS,
             )
 

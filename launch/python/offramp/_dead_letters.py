@@ -1,0 +1,42 @@
+"""Reads why samples of a run became dead letters."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
+NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|/offramp/_\w+\.py$|^<")
+
+
+def reason_of_the_first(run_dir: str, since: float) -> str:
+    """
+    The keys, the error and the line of the first dead letter that was written after `since` (seconds since the epoch);
+    "" if there is none.
+    """
+    incidents = []
+    for path in pathlib.Path(run_dir, "dead-letters").glob("*.json"):
+        try:
+            incident = json.loads(path.read_text(encoding="utf-8"))
+            if incident["dead_lettered_at"] >= since:
+                incidents.append((incident["dead_lettered_at"], _described(incident)))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue  # the reason only completes the message
+    return min(incidents)[1] if incidents else ""
+
+
+def _described(incident: Any) -> str:
+    keys = [sample["key"] for sample in incident["samples"] if not sample["empty"]]
+    which = f"sample '{keys[0]}'" if len(keys) == 1 else f"samples '{keys[0]}' to '{keys[-1]}'" if keys else "the slab"
+    why = next((delivery["why"] for delivery in reversed(incident["deliveries"]) if delivery["why"]), "")
+    place = _place_in(why)
+    return f"{which}: {incident['reason']}" + (f" ({place})" if place else "")
+
+
+def _place_in(why: str) -> str:
+    """The innermost line of the user's code in a traceback: "post.py:4"."""
+    places = [place for place in CODE_LOCATION.findall(why) if not NOT_THE_USERS.search(place[0])]
+    return f"{os.path.basename(places[-1][0])}:{places[-1][1]}" if places else ""
