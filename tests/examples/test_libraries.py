@@ -133,22 +133,6 @@ class Libraries(Delivered):
                 self.assertEqual(("WEBP", (16, 16)), (picture.format, picture.size))
                 self.assertLess(abs(picture.getpixel((12, 8))[0] - number), 6)
 
-    @needs("numpy", "zarr")
-    def test_an_array_of_zarr(self):
-        import zarr
-
-        self.results_of_processor(
-            f"{PROCESSORS}/to_zarr.py:Writer",
-            "3x5",
-            "float32",
-            f"path={self.folder / 'all.zarr'}",
-            f"items={len(KEYS)}",
-        )
-        array = zarr.open_array(self.folder / "all.zarr", mode="r")
-        self.assertEqual(((len(KEYS), 3, 5), "float32"), (array.shape, array.dtype))
-        self.assertEqual([float(number) for number in range(len(KEYS))], array[:, 2, 4].tolist())
-        self.assertEqual(0, array[:, :, 0].max())
-
     @needs("numpy", "webdataset")
     def test_shards_of_webdataset(self):
         import webdataset

@@ -328,6 +328,21 @@ class Recipes(Recipe):
         self.assertEqual(3, len(set(counts)), f"pictures have different numbers of instances: {counts}")
         self.assertEqual([1, 2], coco.getCatIds())
 
+    @needs("torch", "zarr")
+    def test_fields_with_named_axes_in_zarr(self):
+        import numpy
+        import zarr
+
+        self.mine("import torch\nstate = torch.zeros(3, 36, 72)\nmodel = lambda state: state + 1\n")
+        shutil.copy(PROGRAMS / "forecast.py", self.folder)
+        self.run_recipe("Fields with named axes in Zarr")
+        group = zarr.open_group(self.output / "forecast.zarr", mode="r")
+        self.assertEqual({"state", "time", "variable", "lat", "lon"}, set(group))
+        self.assertEqual([step + 1.0 for step in range(40)], group["state"][:, 2, 35, 71].tolist())
+        self.assertEqual(((8, 3, 36, 72), (1, 1, 18, 36)), (group["state"].shards, group["state"].chunks))
+        self.assertEqual("2026-01-10T18", str(group["time"][39].astype("datetime64[s]").astype("datetime64[h]")))
+        numpy.testing.assert_array_equal(numpy.linspace(-90, 90, 36), group["lat"])
+
     @needs("torch", "onnxruntime")
     def test_onnx_runtime(self):
         import numpy
@@ -396,7 +411,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(15, len(recipes()))
+        self.assertEqual(16, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
