@@ -1,0 +1,65 @@
+"""Regions of Zarr arrays, submitted to consumers of their own: what the adapters of weather models share."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, Iterable, NamedTuple
+
+from offramp._egress import Egress
+from offramp._torch import is_torch
+from offramp.zarr import FIELD
+
+
+class Region(NamedTuple):
+    array: str
+    start: tuple[int, ...]  # one index per dimension
+    values: Any  # with the array's dimensions
+
+
+class Regions:
+    """
+    Writes regions as float32 to arrays of the group `path` that exist. Each may be written once.
+
+    Owns: an Egress, its consumers, a folder for their notes. Thread: any, one at a time. Blocks: write() while all
+    slabs are full; close(). Errors: those of Egress.
+    """
+
+    def __init__(self, path: str, consumers: int):
+        self._folder = tempfile.TemporaryDirectory(prefix="offramp-zarr-")
+        self._egress = Egress(
+            output=self._folder.name,
+            processor="python:offramp.zarr:Writer",
+            consumers=consumers,
+            settings={"processor-option": {"path": path}},
+        )
+
+    def write(self, regions: Iterable[Region]) -> None:
+        """Copies the values on their device before it returns, so the caller may change them afterwards."""
+        regions = list(regions)
+        self._egress.submit(
+            {"values": [_flat(region.values) for region in regions]},
+            [f"{region.array}/{'-'.join(map(str, region.start))}" for region in regions],
+            copy=True,
+            metadata=[
+                {FIELD: {"array": region.array, "start": region.start, "shape": list(region.values.shape)}}
+                for region in regions
+            ],
+        )
+
+    def close(self, abandon: bool = False) -> None:
+        """Waits until everything is written, or abandons it. Idempotent."""
+        try:
+            if not abandon and not self._egress._closed:
+                self._egress.drain()
+        finally:
+            self._egress.close()
+            self._folder.cleanup()
+
+
+def _flat(values: Any) -> Any:
+    """Regions may differ in their number of dimensions, samples of a tensor may not."""
+    if is_torch(values):
+        return values.detach().float().reshape(-1)
+    import numpy
+
+    return numpy.asarray(values, "float32").reshape(-1)
