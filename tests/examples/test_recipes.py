@@ -377,6 +377,23 @@ class Recipes(Recipe):
                 self.assertEqual(("JPEG", "RGB", (14, 14)), (image.format, image.mode, image.size))
 
     @needs("torch")
+    def test_logits_in_a_quarter_of_the_bytes(self):
+        import numpy
+        import torch
+
+        self.run_recipe("Logits in a quarter of the bytes")
+        mine = {}
+        exec(MINE, mine)
+        for keys, images in mine["batches"]:
+            with torch.inference_mode():
+                logits = mine["model"](images)
+            bounds = logits.abs().amax((2, 3)).amax(1) / 254
+            for key, scores, bound in zip(keys, logits, bounds):
+                found = numpy.load(self.output / f"{key}.npy")
+                self.assertLessEqual(float(abs(found - scores.amax(0).numpy()).max()), 1.001 * float(bound))
+                self.assertGreater(float(abs(found - scores.amax(0).numpy()).max()), 0)
+
+    @needs("torch")
     def test_several_gpus_with_torchrun(self):
         self.run_recipe("Several GPUs with torchrun")
         self.assertEqual({f"{int(key[0]) % 2}/{key}.logits.npy" for key in KEYS}, self.results("*/*.npy"))
@@ -411,7 +428,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(16, len(recipes()))
+        self.assertEqual(17, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
