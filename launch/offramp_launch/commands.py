@@ -42,8 +42,12 @@ COMMANDS = {
     "version": ("starting.version", "packaged"),
     "help": ("commands.usage", "packaged"),
 }
-# Processes that commands start.
-INTERNAL = {"worker-of-a-run": ("gpus.worker.start", ""), "trial-of-tune": ("tuning.trial.start", "")}
+# Processes that commands or the Python package start.
+INTERNAL = {
+    "worker-of-a-run": ("gpus.worker.start", ""),
+    "trial-of-tune": ("tuning.trial.start", ""),
+    "merge-ranks": ("jobs.ranks.start", ""),
+}
 SPELLED = {"-h": "help", "--help": "help", "--version": "version"}
 
 

@@ -488,7 +488,12 @@ def require_no_job(output, config):
     for flag, folder in (("--output", output), ("--write-path", folder_of_write(config))):
         if not folder or not shared_folder.holds(folder, CLAIM):
             continue
-        job, home = _claim_in(folder)
+        job, home, ranks = _claim_in(folder)
+        if ranks:
+            raise UsageError(
+                f"{flag} {folder} has the work of a program with {ranks} ranks",
+                f"Continue it with offramp.ranks.egress(..., resume=True) in all ranks, or give this run another {flag}",
+            )
         if pathlib.PurePath(home).parts[-2:] == (CLAIM.parent.name, "job"):
             raise UsageError(
                 f"{flag} {folder} holds an unfinished run with --gpus",
@@ -502,12 +507,15 @@ def require_no_job(output, config):
 
 
 def _claim_in(folder):
-    """(the job that has claimed the folder, the job's folder), as text; empty where the claim cannot be read."""
+    """
+    (the job that has claimed the folder, the job's folder, the number of ranks if a program's ranks are the job), as
+    text; empty where the claim cannot be read.
+    """
     try:
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
-        return str(claim["job"]), str(claim["folder"])
+        return str(claim["job"]), str(claim["folder"]), str(claim.get("ranks", ""))
     except UNREADABLE:
-        return "", ""
+        return "", "", ""
 
 
 def is_empty(folder):

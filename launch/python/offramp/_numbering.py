@@ -24,9 +24,14 @@ class Numbering:
         self._once = once  # refuse a key that repeats in a batch
         self._before = before
         self._next_item = 0  # the next number if a checkpoint counts items
+        self._is_counted = True  # by the library too
         self._next_pending: int | None = None  # the next number once pending() counts items
         self._unfinished = 0  # pending() iterations that have not consumed all their batches
         self._yielded: collections.deque[_PendingBatch] = collections.deque()
+
+    def begin_at(self, item: int) -> None:
+        """Numbers the items from this one on, for a run with a checkpoint. Call it before the first batch."""
+        self._next_item, self._is_counted = item, False
 
     @property
     def expects_more(self) -> bool:
@@ -110,7 +115,8 @@ class Numbering:
         )
 
     def is_next(self, numbers: list[int] | range | None) -> bool:
-        return isinstance(numbers, range) and numbers[0] == self._next_item
+        """Whether the library's own count gives the same numbers."""
+        return self._is_counted and isinstance(numbers, range) and numbers[0] == self._next_item
 
     def submitted(self, numbers: Sequence[int] | None) -> None:
         """Notes a submitted batch, and forgets earlier batches of pending() that the loop skipped."""
