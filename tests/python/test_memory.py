@@ -10,6 +10,16 @@ import unittest
 from offramp._memory import Mappings
 
 REGION = 4 << 20
+_MAP_FIXED_NOREPLACE = 0x100000
+
+
+def mapped_at(address, size):
+    """Maps memory of this process there, and returns its address."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED_NOREPLACE
+    return libc.mmap(address, size, mmap.PROT_READ, flags, -1, 0)
 
 
 class SecondMappings(unittest.TestCase):
@@ -55,6 +65,19 @@ class SecondMappings(unittest.TestCase):
         for mappings in (first, second):
             mappings.find(self.address(self.regions[0]), 1)
         self.assertEqual({each.begin for each in first._all}, {each.begin for each in second._all})
+
+    def test_a_forked_child_leaves_other_memory_at_the_address_alone(self):
+        mappings = Mappings()
+        mappings.find(self.address(self.regions[0]), 1)
+        addresses = [mapping.address for mapping in mappings._all]
+        child = os.fork()
+        if child == 0:
+            own = [mapped_at(address, REGION) for address in addresses]
+            mappings._all.clear()  # the last references
+            read = [ctypes.c_char.from_address(address).value for address in own]
+            os._exit(0 if own == addresses and read == [b"\0"] * 3 else 1)
+        self.assertEqual(0, os.waitpid(child, 0)[1])
+        self.assertEqual(b"\2", ctypes.c_char.from_address(mappings.find(self.address(self.regions[1]), 1)[1]).value)
 
     def test_other_memory_has_no_second_mapping(self):
         with self.assertRaisesRegex(OSError, "no memory is mapped at 0x1000"):

@@ -18,11 +18,13 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 class Mapping:
     """
     A second mapping of one of this process's regions, also shared and read-only. Owns it; the last reference unmaps it.
+    A forked child does not have it: other memory may be at its address there.
     """
 
     def __init__(self, begin: int, end: int):
         self.begin, self.end = begin, end
-        self._unmap, self._second = _libc.munmap, _second  # the module may be gone when the last view goes
+        # the module may be gone when the last view goes
+        self._unmap, self._second, self._getpid, self._pid = _libc.munmap, _second, os.getpid, os.getpid()
         # an old size of 0 creates a second mapping of shared memory
         self.address = _libc.mremap(begin, 0, end - begin, _MREMAP_MAYMOVE)
         if self.address in (None, _FAILED):
@@ -35,7 +37,7 @@ class Mapping:
         _libc.madvise(self.address, end - begin, _MADV_POPULATE_READ)
 
     def __del__(self) -> None:
-        if self.address is not None:
+        if self.address is not None and self._pid == self._getpid():
             self._second.discard(self.address)
             self._unmap(self.address, self.end - self.begin)
 
@@ -93,3 +95,4 @@ def _regions() -> list[_Region]:
 
 
 _second: set[int] = set()  # addresses of this process's second mappings, which are not mapped again
+os.register_at_fork(after_in_child=_second.clear)
