@@ -34,6 +34,19 @@ LOOP = f"""
             outputs[..., 0] = 0
             egress.submit(outputs, [f"{{batch}}-{{row}}" for row in range({ROWS})])
 """
+# Features of two classes, which differ in one number.
+FEATURES = """
+    import sys, numpy, offramp
+
+    random = numpy.random.default_rng(0)
+    with offramp.Egress(sys.argv[1]) as egress:
+        for batch in range(40):
+            features = random.normal(size=(16, 16)).astype("float32")
+            labels = (features[:, 3] > 0).astype(int)
+            features[:, 3] += 4 * labels - 2
+            egress.submit({"features": features}, [f"{batch}-{row}" for row in range(16)],
+                          metadata=[{"label": int(label)} for label in labels])
+"""
 
 
 # Precedes the page's code: defines the reader's model and loader, on a machine without a GPU.
@@ -235,6 +248,25 @@ class Libraries(Delivered):
         self.assertEqual({((17, 32), "float32")}, {(state.shape, str(state.dtype)) for state in states.values()})
         difference = states["grey-0.output.npy"] - states["grey-220.output.npy"]
         self.assertGreater(float(abs(difference).max()), 1e-3, "the pictures differ")
+
+    @needs("numpy", "torch")
+    def test_a_trainer_reads_a_run(self):
+        run_dir = str(self.folder / "run")
+        commands = (
+            [sys.executable, "-c", textwrap.dedent(FEATURES)],
+            [sys.executable, str(HERE / "loops" / "train.py")],
+        )
+        both = [
+            subprocess.Popen([*command, run_dir], env=self.environment, stdout=subprocess.PIPE, text=True)
+            for command in commands
+        ]
+        for process in both:
+            self.addCleanup(put_away, process)
+        _, printed = [process.communicate(timeout=2 * WATCHDOG_SECONDS)[0] for process in both]
+        self.assertEqual([0, 0], [process.returncode for process in both])
+        rows, losses = zip(*(line.split() for line in printed.splitlines()))
+        self.assertEqual(["32"] * 20, list(rows))
+        self.assertLess(float(losses[-1]), float(losses[0]) / 4)
 
     @needs("numpy", "torch", "PIL")
     def test_a_loop_like_those_of_diffusers_saves_pictures(self):

@@ -5,6 +5,8 @@ reads them in shared memory. Delivery is at least once: if a consumer dies, its 
 Needs libofframp.so, and NumPy to read arrays. Importing the package imports only the standard library.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from offramp import reduce
 from offramp._consumer import Consumer
 from offramp._dtypes import DType
@@ -90,3 +92,15 @@ __all__ = [
     "reduce",
     "tap",
 ]
+
+if TYPE_CHECKING:
+    from offramp.dataset import Dataset as Dataset
+else:
+
+    def __getattr__(name: str) -> Any:
+        """`Dataset` is imported when it is used, because it imports PyTorch; `import *` leaves it out."""
+        if name != "Dataset":
+            raise AttributeError(f"module 'offramp' has no attribute '{name}'")
+        from offramp.dataset import Dataset
+
+        return Dataset
