@@ -25,8 +25,7 @@ if __name__ == "__main__":
     import torchvision
     from mine import categories, model
 
-    pictures, output = map(pathlib.Path, sys.argv[1:])
-    processor = f"{__file__}:save"
+    (pictures, output), processor = map(pathlib.Path, sys.argv[1:]), f"{__file__}:save"
     with offramp.Egress(output=output, processor=processor, slab_bytes="256MiB", slabs=4) as egress:
         for path in sorted(pictures.iterdir()):
             with torch.inference_mode():
