@@ -249,6 +249,26 @@ class Libraries(Delivered):
         difference = states["grey-0.output.npy"] - states["grey-220.output.npy"]
         self.assertGreater(float(abs(difference).max()), 1e-3, "the pictures differ")
 
+    @needs("numpy", "torch", "transformers", "accelerate")
+    def test_logits_of_the_trainer_of_hugging_face(self):
+        import numpy
+
+        done = subprocess.run(
+            [sys.executable, str(HERE / "loops" / "trainer.py"), str(self.output)],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * WATCHDOG_SECONDS,
+        )
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+        arrays = {path.name: numpy.load(path) for path in self.output.glob("*.npy")}
+        logits, labels = [
+            numpy.stack([arrays.pop(f"{number}.{name}.npy") for number in range(20)]) for name in ("logits", "labels")
+        ]
+        self.assertEqual(({}, (20, 4)), (arrays, logits.shape))
+        accuracy = float(re.search(r"'eval_accuracy': '?(?:np.float64\()?([\d.]+)", done.stdout)[1])
+        self.assertAlmostEqual((logits.argmax(1) == labels).mean(), accuracy, places=3)
+
     @needs("numpy", "torch")
     def test_a_trainer_reads_a_run(self):
         run_dir = str(self.folder / "run")
@@ -327,7 +347,7 @@ class Libraries(Delivered):
 
     def test_the_examples_are_short(self):
         programs = [path for folder in ("processors", "loops", "programs") for path in (HERE / folder).glob("*.*")]
-        self.assertEqual(12, len(programs))
+        self.assertEqual(13, len(programs))
         self.assertEqual([], [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES])
 
 
