@@ -19,6 +19,10 @@ class Parser(argparse.ArgumentParser):
 def check_name(model):
     """Checks the model's name before PyTorch is imported or installed. Errors: LaunchError."""
     origin, colon, name = model.rpartition(":")
+    if model.endswith(".pt2"):
+        if not pathlib.Path(model).is_file():
+            raise NotFoundError(f"{model}: the file does not exist", "Give a file that torch.export.save wrote")
+        return
     if not (colon and origin and name):
         what, fix = diagnose_file(model)
         raise UsageError(f"'{model}' {what}", fix)
@@ -37,25 +41,26 @@ def diagnose_file(model):
     ending = pathlib.Path(model).suffix
     if ending == ".onnx":
         return "is ONNX, and export compiles PyTorch networks", (
-            "Export the network that it was made from (FILE.py:FUNCTION), or run it with onnxruntime in your own "
-            "loop, which submits its outputs to offramp.Egress (launch/guide/python.md)"
+            "Run it with onnxruntime in a loop of eight lines that submits its outputs to offramp.Egress "
+            "(launch/guide/recipes.md, recipe 8), or export the network that it was made from (FILE.py:FUNCTION)"
         )
-    call = {
-        ".pt2": f"torch.export.load({model!r}).module()",
-        ".pt": f"torch.load({model!r}, weights_only=False)",
-        ".pth": f"torch.load({model!r}, weights_only=False)",
-    }
-    if ending in call:
-        fix = f"Write net.py with `import torch` and `def make(): return {call[ending]}`, then: ./launch/offramp export net.py:make --output compiled.pt2"
-        if ending != ".pt2":
-            fix += f". For weights alone (a state dict), export their network: FILE.py:FUNCTION --weights {model}"
+    if ending in (".pt", ".pth"):
+        fix = (
+            f"If it is TorchScript: ./launch/offramp run --model {model}. If torch.save wrote a whole network: write net.py with "
+            f"`import torch` and `def make(): return torch.load({model!r}, weights_only=False)`, then: "
+            "./launch/offramp export net.py:make --output compiled.pt2. If it is weights alone (a state dict), export their "
+            f"network: FILE.py:FUNCTION --weights {model}"
+        )
         return "is a file, not a function that returns a network", fix
     if ending in (".safetensors", ".ckpt", ".bin"):
         return (
             "holds weights without a network",
             f"Name the network too: export torchvision:NAME --weights {model}, or FILE.py:FUNCTION --weights {model}",
         )
-    return "does not name a network", "Give torchvision:NAME, sentence:FOLDER, FILE.py:FUNCTION or MODULE:FUNCTION"
+    return (
+        "does not name a network",
+        "Give torchvision:NAME, sentence:FOLDER, FILE.pt2, FILE.py:FUNCTION or MODULE:FUNCTION",
+    )
 
 
 def check_together(parser, wish):
@@ -153,7 +158,8 @@ FLAGS: tuple[tuple[str, dict], ...] = (
     flag(
         "model",
         metavar="MODEL",
-        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), or FILE.py:FUNCTION or MODULE:FUNCTION that returns a torch.nn.Module",
+        help="network: torchvision:NAME, sentence:FOLDER (sentence-transformers), FILE.pt2 of torch.export.save, or FILE.py:FUNCTION or "
+        "MODULE:FUNCTION that returns a torch.nn.Module",
     ),
     flag(
         "--output",

@@ -281,6 +281,12 @@ def check_outputs(module, given, named, batch):
             f"{first_lines(problem)}",
             line or "A run passes these inputs: fix forward(), or describe its inputs with --input",
         ) from problem
+    if isinstance(answer, (list, tuple)) and answer and all(isinstance(each, dict) for each in answer):
+        raise InputError(
+            "the network is a detector: it returns a dict for each picture, whose tensors have as many rows as it found",
+            "Run it in a loop (launch/guide/recipes.md, recipe 14): define model and categories in mine.py, then "
+            "python3 tests/examples/programs/instances.py PICTURES RESULTS",
+        )
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
     return answer

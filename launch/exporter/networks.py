@@ -11,7 +11,7 @@ import shutil
 
 import torch
 
-from exporter import inputs, own_code
+from exporter import inputs, own_code, programs
 from exporter.arguments import INTERPOLATIONS
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 
@@ -69,13 +69,19 @@ def make(wish):
         return sentence_encoder(name, wish)
     torch.manual_seed(wish.seed)
     arguments = dict(wish.argument)
-    if origin == TORCHVISION:
+    if is_program := wish.model.endswith(programs.ENDING):
+        if arguments:
+            raise UsageError(f"--argument is for functions, and {wish.model} is a program", "Omit it")
+        program = programs.read(wish.model)
+        programs.describe_input(wish, program)
+        name, module, defaults = programs.name_of(wish.model), program.module(), Defaults()
+    elif origin == TORCHVISION:
         module, defaults = from_torchvision(name, arguments)
     else:
         module, defaults = from_function(origin, name, arguments), Defaults()
     if wish.weights:
         load(module, wish.weights)
-    network_inputs = () if origin == TORCHVISION else inputs.of_network(wish.inputs, module)
+    network_inputs = () if origin == TORCHVISION and not is_program else inputs.of_network(wish.inputs, module)
     with contextlib.suppress(NotImplementedError):  # a program of torch.export has only one mode
         module.eval()
     return Network(

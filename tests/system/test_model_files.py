@@ -103,6 +103,15 @@ def several():
     return Several()
 
 
+class Detector(torch.nn.Module):
+    def forward(self, pictures):
+        return [{"boxes": pictures.new_zeros(3, 4)} for _ in pictures]
+
+
+def detector():
+    return Detector()
+
+
 def vector(width=6):
     torch.manual_seed(4)
     return Vector(width)
@@ -111,10 +120,6 @@ def vector(width=6):
 def named():
     torch.manual_seed(5)
     return Named()
-
-
-def from_a_program():
-    return torch.export.load("program.pt2").module()
 
 
 def from_a_pickle():
@@ -294,15 +299,14 @@ class ModelFiles(ModelRuns):
         self.refused(
             65,
             "program.pt2' holds no compiled model",
-            "def make(): return torch.export.load('",
-            "./launch/offramp export net.py:make --output compiled.pt2",
+            "Compile what torch.export.save wrote: ./launch/offramp export ",
+            "program.pt2 --output compiled.pt2",
             model="program.pt2",
         )
-        # The advice of the message works.
+        # The advice of the message works, with the batch and the size of the program.
         done = export(
             self.folder,
-            *"networks.py:from_a_program --batch 2 --image-size".split(),
-            f"{HEIGHT}x{WIDTH}",
+            "program.pt2",
             "--device",
             DEVICE,
             *"--colour-order bgr --mean 0.1,0.2,0.3 --std 0.5,0.4,0.25 --output compiled.pt2".split(),
@@ -487,6 +491,7 @@ class Export(unittest.TestCase):
             64, "unexpected keyword argument 'depth'", of="networks.py:vector", flags=("--argument", "depth=2")
         )
         self.refused(65, "cannot be exported", of="networks.py:two")
+        self.refused(65, "is a detector", "instances.py PICTURES RESULTS", of="networks.py:detector")
         self.refused(65, "is not a batch of 4 samples: expected [4, ...]", "--batch 1", of="networks.py:of_nothing")
 
     def test_a_file_without_a_function_is_refused(self):
@@ -494,8 +499,8 @@ class Export(unittest.TestCase):
         environment = {**PLAIN, "OFFRAMP_PYTHON": "/no/such/python"}
         for name, code, *words in (
             ("net.onnx", 64, "is ONNX", "onnxruntime", "offramp.Egress"),
-            ("net.pt2", 64, "torch.export.load('net.pt2').module()", "export net.py:make --output compiled.pt2"),
-            ("net.pt", 64, "torch.load('net.pt', weights_only=False)", "--weights net.pt"),
+            ("net.pt2", 66, "net.pt2: the file does not exist", "torch.export.save"),
+            ("net.pt", 64, "run --model net.pt", "torch.load('net.pt', weights_only=False)", "--weights net.pt"),
             ("net.pth", 64, "torch.load('net.pth', weights_only=False)", "--weights net.pth"),
             ("net.safetensors", 64, "holds weights without a network", "--weights net.safetensors"),
             ("resnet50", 64, "'resnet50' does not name a network"),
@@ -504,6 +509,12 @@ class Export(unittest.TestCase):
         ):
             with self.subTest(name):
                 self.refused(code, *words, of=name, environment=environment)
+
+    def test_a_file_that_is_not_a_program_is_refused(self):
+        program = self.folder.with_suffix(".pt2")
+        self.addCleanup(program.unlink)
+        program.write_text("no program")
+        self.refused(65, "is not a program that torch.export.save", f"run --model {program}", of=str(program))
 
     def test_a_network_that_was_pickled(self):
         import torch

@@ -115,9 +115,10 @@ Problem check_model(const std::string& text) {
     for (const char* extension : {".safetensors", ".pt2", ".pt"})
         if (text.ends_with(extension)) return std::nullopt;
     if (text.ends_with(".onnx"))
-        return "is ONNX, which a run does not read. Export the PyTorch network that it was made from (./launch/offramp "
-               "export FILE.py:FUNCTION), or run it with onnxruntime in your own loop that passes its outputs to "
-               "offramp.Egress (launch/guide/python.md)";
+        return "is ONNX, which a run does not read. Run it with onnxruntime in a loop of eight lines that submits its "
+               "outputs to offramp.Egress (launch/guide/recipes.md, recipe 8), or export the PyTorch network that it "
+               "was "
+               "made from: ./launch/offramp export FILE.py:FUNCTION";
     return check_plugin_name(text);
 }
 

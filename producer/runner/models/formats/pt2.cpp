@@ -293,11 +293,9 @@ class CompiledNetwork final : public FileNetwork {
         const std::string maker = value_of(metadata, "torch");
         if (metadata.empty())
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
-                              "Compile what torch.export.save wrote: write net.py with `import torch` and `def make(): "
-                              "return torch.export.load('" +
-                                  file_ +
-                                  "').module()`, then run ./launch/offramp export net.py:make --output compiled.pt2 "
-                                  "(with the program's --batch and --image-size). A TorchScript file ends in .pt",
+                              "A TorchScript file ends in .pt. Compile what torch.export.save wrote: "
+                              "./launch/offramp export " +
+                                  file_ + " --output compiled.pt2",
                               ErrorKind::BadInput);
         throw ConfigError(
             "--model '" + file_ + "', made by " + (maker.empty() ? "an unnamed PyTorch" : "PyTorch " + maker) +
