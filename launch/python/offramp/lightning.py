@@ -58,7 +58,7 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
         processor: str,
         *,
         keys: Callable[[Any, Sequence[int]], Sequence[str]] | None = None,
-        copy: bool = False,
+        copy: bool | None = None,
         **options: Any,
     ):
         super().__init__("batch")

@@ -29,7 +29,7 @@ from offramp._checkpoint import NAME as CHECKPOINT
 from offramp._consumers import final_messages, flags_of, in_python, launcher_command
 from offramp._egress import DEAD_LETTERS, Egress
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed
-from offramp._keys import EXAMPLE
+from offramp._keys import Key, keys_of
 from offramp._options import facts_of, require_complete
 
 SHARDS = ".offramp-shards"
@@ -223,9 +223,9 @@ class _Keys:
             with self._file:
                 self._file.execute("CREATE TABLE IF NOT EXISTS keys (key BLOB PRIMARY KEY, rank INTEGER) WITHOUT ROWID")
 
-    def take(self, keys: Sequence[object]) -> None:
+    def take(self, keys: Sequence[str]) -> None:
         """Errors: BadArgument if another rank has submitted one of them; then none is taken."""
-        rows = [(str(key).encode(errors="surrogatepass"), self._rank) for key in keys]
+        rows = [(key.encode(errors="surrogatepass"), self._rank) for key in keys]
         with self._lock, self._errors(), self._file:
             if self._file.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?)", rows).rowcount == len(rows):
                 return
@@ -272,10 +272,10 @@ class _RankEgress(Egress):
     def submit(
         self,
         outputs: object,
-        keys: Iterable[str] | None = None,
+        keys: Iterable[Key] | None = None,
         items: Iterable[int] | None = None,
         stream: object = None,
-        copy: bool = False,
+        copy: bool | None = None,
         metadata: Iterable[Mapping[str, object] | None] | None = None,
     ) -> None:
         self._require_own()
@@ -283,10 +283,10 @@ class _RankEgress(Egress):
             raise BadArgument(
                 "ranks share an output by keys, and number the items themselves. Give keys, without items"
             )
-        keys = _validate.one_per_sample("keys", keys, EXAMPLE)
+        texts = keys_of(keys)
         if self._keys is not None:
-            self._keys.take(keys)
-        super().submit(outputs, keys, None, stream, copy, metadata)
+            self._keys.take(texts)
+        super().submit(outputs, texts, None, stream, copy, metadata)
 
     def drain(self, timeout: float | None = None) -> None:
         try:
