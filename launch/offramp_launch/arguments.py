@@ -7,6 +7,7 @@ import re
 from offramp_launch.exit_code import UsageError
 
 URL = "--http-url"
+SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def take_values(argv, names):
@@ -33,6 +34,16 @@ def take_all(argv, names):
                 raise UsageError(f"{name} needs a value", "See ./launch/offramp help")
         taken.append((name, value))
     return taken, rest
+
+
+def folder_given(text, flag="--output"):
+    """The absolute path of a folder for results. Errors: LaunchError (USAGE) for a URL."""
+    if scheme := SCHEME.match(os.fspath(text)):
+        raise UsageError(
+            f"{flag} '{text}' is a URL, and {scheme[0]} is not supported here",
+            "Give a local folder, and copy the results from there",
+        )
+    return pathlib.Path(text).absolute()
 
 
 def names_in(argv):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import hide_query, names_in, refuse, take_switch, take_values, words_of
+from offramp_launch.arguments import folder_given, hide_query, names_in, refuse, take_switch, take_values, words_of
 from offramp_launch.exit_code import (
     ExitCode,
     LaunchError,
@@ -173,7 +173,7 @@ def retry(places, run_dir, rest):
     )
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
-    output = os.path.abspath(given.get("--output") or output_of(run_dir))
+    output = str(folder_given(given.get("--output") or output_of(run_dir)))
     if debugged:
         require_python(
             take_values(rest, ["--processor"])[0].get("--processor") or settings_in(run_dir).get("processor") or ""

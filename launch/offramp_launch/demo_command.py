@@ -4,12 +4,11 @@ sheet of its results.
 """
 
 import os
-import pathlib
 import shlex
 import subprocess
 
 from offramp_launch import program_command
-from offramp_launch.arguments import refuse, take_switch, take_values, words_of
+from offramp_launch.arguments import folder_given, refuse, take_switch, take_values, words_of
 from offramp_launch.exit_code import LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
 
@@ -19,11 +18,11 @@ def start(places, argv):
     overwrite, rest = take_switch(rest, "--overwrite")
     resume, rest = take_switch(rest, "--resume")
     refuse(rest, "demo", "demo --help")
+    output = folder_given(flags.get("--output", "offramp-demo"))
     python, folder = places.venv_python, places.numpy_demo
     require_numpy(python)
     # A copy of post.py imports the modules beside the original.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(folder))))
-    output = pathlib.Path(flags.get("--output", "offramp-demo")).absolute()
     own = {
         "--producer": shlex.join(places.python_command(python, folder / "loop.py")),
         "--processor": flags.get("--processor", f"mask-png,{folder / 'post.py'}:cut_out"),

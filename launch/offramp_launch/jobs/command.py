@@ -16,7 +16,16 @@ import tempfile
 
 from offramp_launch import run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
-from offramp_launch.arguments import count, hide_query, names_in, refuse, take_switch, take_values, without_values
+from offramp_launch.arguments import (
+    count,
+    folder_given,
+    hide_query,
+    names_in,
+    refuse,
+    take_switch,
+    take_values,
+    without_values,
+)
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, NotFoundError, UsageError
 from offramp_launch.jobs.files import link, write_errors
@@ -65,7 +74,7 @@ def job_of(flags):
     folder = flags.get("--job")
     if not folder:
         raise UsageError("--job is not given", "Give the job's folder, which all hosts share: --job FOLDER")
-    return pathlib.Path(folder).absolute()
+    return folder_given(folder, "--job")
 
 
 def init(places, argv):
@@ -77,8 +86,9 @@ def init(places, argv):
         )
     shards = count(given["--shards"], "--shards")
     require_job_flags(flags)
+    wanted = given.get("--output") and folder_given(given["--output"])
     flags, config = settled(places, flags)
-    output = pathlib.Path(given.get("--output") or config.get("output") or folder / "output").absolute()
+    output = wanted or folder_given(config.get("output") or folder / "output")
     run_steps.require_apart(str(output), config)
     with place_of_a_list(folder) as listing:
         facts, listed = facts_of(places, flags, config, listing=listing)

@@ -143,6 +143,17 @@ class HelpTest(unittest.TestCase):
             self.assertIn(code, (64, 73), output)
             self.assertIn(why, output)
 
+    def test_commands_that_make_a_folder_refuse_a_url(self):
+        for words, flag in (
+            (("job", "init", "--shards", "2", "--job", "s3://bucket/job"), "--job"),
+            (("job", "init", "--shards", "2", "--job", "job", "--output", "s3://bucket/out"), "--output"),
+            (("demo", "--output", "s3://bucket/out"), "--output"),
+        ):
+            code, output = self.stage.call(*words)
+            self.assertEqual(64, code, output)
+            self.assertIn(f"{flag} '{words[-1]}' is a URL, and s3:// is not supported here", output)
+            self.assertFalse(os.path.exists("s3:"), output)
+
     def test_version_names_the_sources_and_the_built_programs(self):
         for words in (("version",), ("--version",), ("run", "--version")):
             code, output = self.stage.call(*words)

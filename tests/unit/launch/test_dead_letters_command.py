@@ -160,6 +160,12 @@ class IncidentsTest(unittest.TestCase):
         self.assertEqual(ExitCode.RUN_IN_USE, refused.exception.code)
         self.assertEqual([], json.loads(self.path.read_text())["retries"])
 
+    def test_refuses_a_url(self):
+        self.write()
+        with self.assertRaisesRegex(LaunchError, "s3:// is not supported here") as refused:
+            self.command("retry", "batch-2-row-0", "--output", "s3://bucket/out")
+        self.assertEqual(ExitCode.USAGE, refused.exception.code)
+
     def test_refuses_an_output_of_unmerged_shards(self):
         """A merge would replace the retried results."""
         self.write()
