@@ -14,6 +14,8 @@ inline constexpr const char* kLive = "live";
 inline constexpr const char* kProducerLock = "live/producer.lock";
 inline constexpr const char* kLauncherLock = "live/launcher.lock";  // launch/offramp_launch/run_dir.py
 inline constexpr std::array kLocks{kProducerLock, kLauncherLock};
+// The output folder of a run without another one. A program's Egress may make it first, for its checkpoint.
+inline constexpr const char* kOutput = "output";
 
 // These files are useless once the producer that they describe is dead.
 inline constexpr const char* kEndpoint = "live/endpoint";

@@ -27,6 +27,7 @@ METRICS, LOGBOOK, DROPPED = "metrics.prom", f"{LOGS}/launcher.json", "dropped.js
 # Reports of a run, which give way to those of the next one in its directory. The status decides where they go, and so
 # goes last.
 REPORTS = (SUMMARY, SETTINGS, LOGS, METRICS, DROPPED, STATUS)
+OUTPUT = "output"  # the output folder of a run without another one
 BEFORE = "before"  # reports of the last run that has begun
 # Bytes of path that a socket's address holds.
 LONGEST_SOCKET_PATH = 107
@@ -258,7 +259,7 @@ def require_owned(folder, inside):
         facts = os.stat(LOCK, dir_fd=inside, follow_symlinks=False)
         if stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
             return
-    if names := os.listdir(inside):
+    if names := [name for name in os.listdir(inside) if name != OUTPUT]:
         raise UsageError(
             f"--run-dir '{folder}' is not a run's directory: it holds {len(names)} other entries, such as '{min(names)}'",
             f"Give a folder that does not exist yet, such as {folder / 'run'}, an empty one, or one of an earlier run",

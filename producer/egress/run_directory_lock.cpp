@@ -41,13 +41,14 @@ void require_a_runs_own(const std::string& folder) {
         if (::lstat((folder + "/" + name).c_str(), &lock) == 0 && S_ISREG(lock.st_mode) && lock.st_uid == ::geteuid())
             return;
     std::error_code problem;
-    const std::filesystem::directory_iterator first(folder, problem);
+    const std::filesystem::directory_iterator entries(folder, problem);
     if (problem) throw SystemError("listing the run directory " + folder, problem.value(), "", ErrorKind::CannotWrite);
-    if (first != std::filesystem::directory_iterator())
-        throw ConfigError(folder + " is not a run's directory: it holds other things, such as '" +
-                              printable(first->path().filename().string()) + "'",
-                          "Give a folder that does not exist yet, such as " + folder +
-                              "/run, an empty one, or one of an earlier run");
+    for (const auto& entry : entries)
+        if (entry.path().filename() != run_files::kOutput)
+            throw ConfigError(folder + " is not a run's directory: it holds other things, such as '" +
+                                  printable(entry.path().filename().string()) + "'",
+                              "Give a folder that does not exist yet, such as " + folder +
+                                  "/run, an empty one, or one of an earlier run");
 }
 
 }  // namespace

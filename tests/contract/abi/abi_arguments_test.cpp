@@ -112,6 +112,7 @@ TEST_F(Arguments, OpenRefusesBadOnes) {
     with([&] { options_.run_dir = ""; }, "no run directory");
     const std::string too_long = other + "/" + std::string(100, 'l'), occupied = folder_ + "/occupied";
     std::filesystem::create_directories(occupied + "/thing");
+    std::filesystem::create_directories(occupied + "/output");  // may be a run's
     with([&] { options_.run_dir = too_long.c_str(); }, "Choose a shorter one");
     with([&] { options_.run_dir = occupied.c_str(); }, "holds other things, such as 'thing'");
     with([&] { options_.tensors = nullptr; }, "0 tensors");
