@@ -4,7 +4,7 @@ import os
 import pathlib
 import time
 
-from offramp_launch.arguments import take_switch, take_values
+from offramp_launch.arguments import folder_given, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, UsageError, WriteError
 from offramp_launch.ladder import machine, nsys, table
 from offramp_launch.ladder.measuring import Measuring, print_note
@@ -29,10 +29,10 @@ def start(places, argv):
                 "--from does not measure, so it takes no flags of a run", "Use it only with --output and --json"
             )
         folder = pathlib.Path(own["--from"]).absolute()
-        return report(Ladder(Saved(folder)), pathlib.Path(own.get("--output", folder)).absolute(), own.get("--json"))
+        return report(Ladder(Saved(folder)), folder_given(own.get("--output", folder)), own.get("--json"))
 
     rungs = choose_rungs(own.get("--rungs", ""))
-    folder = pathlib.Path(own.get("--output", places.build / "ladder")).absolute()
+    folder = folder_given(own.get("--output", places.build / "ladder"))
     device = take_values(argv, ["--device"])[0].get("--device", "")
     facts = machine.probe(str(places.producer()), device)
     workload = make_workload(argv, machine.has_gpu(facts, device))

@@ -148,6 +148,7 @@ class HelpTest(unittest.TestCase):
             (("job", "init", "--shards", "2", "--job", "s3://bucket/job"), "--job"),
             (("job", "init", "--shards", "2", "--job", "job", "--output", "s3://bucket/out"), "--output"),
             (("demo", "--output", "s3://bucket/out"), "--output"),
+            (("ladder", "--output", "s3://bucket/out"), "--output"),
         ):
             code, output = self.stage.call(*words)
             self.assertEqual(64, code, output)
