@@ -28,6 +28,10 @@ inline constexpr std::array kOfAProducer{kEndpoint,      kSettings,   kListedRow
                                          kPictureStamps, kItemShapes, kResultFolders};
 inline constexpr const char* kSpill = "live/spill";  // a folder; useless at the same time
 
+// A folder: files on their way to an object store (consumer/worker/uploads.hpp). The launcher removes it
+// (launch/offramp_launch/stores/place.py).
+inline constexpr const char* kUploads = "live/uploads";
+
 // A run's reports, which stay until the next run begins. A launcher moves them away (launch/offramp_launch/run_dir.py).
 inline constexpr const char* kStatus = "status.json";
 inline constexpr const char* kSummary = "summary.json";  // a launcher completes it

@@ -185,7 +185,8 @@ int serve(CommandLine flags, CommandLine whole, const RunConfig& given, std::opt
     OutputOfRun output(config, endpoint->names.run_id);
     output.share_notes(endpoint->run_dir + "/" + run_files::kResultFolders);
     const int code = serve_run(effective, work, *endpoint, signals, [&]() -> SlabProcessor& {
-        return output.guard(*(processor = making.make(config)), config);
+        const RunConfig& own = output.settings();
+        return output.guard(*(processor = making.make(own)), own);
     });
     save_recording();
     return code;
@@ -202,8 +203,8 @@ int retry_each_sample(CommandLine flags, CommandLine whole, const std::string& p
     start_logging(kProgram, config->log_level, config->log_format, config->log_file);
     exec_interpreter(*config, whole, making);
     OutputOfRun output(*config, {});
-    const auto processor = making.make(*config);
-    return retry_samples(payload, report, output.guard(*processor, *config));
+    const auto processor = making.make(output.settings());
+    return retry_samples(payload, report, output.guard(*processor, output.settings()));
 }
 
 int run_command(int argc, const char* const* argv, const ProcessorMaking& making) {
@@ -259,8 +260,8 @@ int run_command(int argc, const char* const* argv, const ProcessorMaking& making
     given = for_any_folder(*std::move(given));  // a custom processor may change the working folder
     if (payload.empty()) return serve({argc, argv}, whole, *given, nonce, signals, making);
     OutputOfRun output(*given, {});
-    const auto processor = making.make(*given);
-    return retry_payload(payload, output.guard(*processor, *given));
+    const auto processor = making.make(output.settings());
+    return retry_payload(payload, output.guard(*processor, output.settings()));
 }
 
 class InPlace final : public SlabProcessor {
@@ -298,8 +299,10 @@ int run_consumer(int argc, const char* const* argv, const ProcessorMaking& makin
     return exit_code_of([&] { return run_command(argc, argv, making); });
 }
 
-OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
+OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id)
+    : settings_(config), uploads_(config.output.empty() ? nullptr : Uploads::of_run(config.run_dir)) {
     if (config.output.empty()) return;
+    if (uploads_) settings_.samples_folder = uploads_->folder();
     const bool is_launched = config.lifeline_fd >= 0;
     std::error_code unknown;
     if (!is_launched)
@@ -308,7 +311,7 @@ OutputOfRun::OutputOfRun(const RunConfig& config, const std::string& run_id) {
         fail_moved("the output folder", config.output, "it is not there");
     const HeldFolder& output = held_.hold(config.output, "the output folder");
     share_.emplace(output, run_id, is_launched ? OutputShare::Lock::Required : OutputShare::Lock::Optional);
-    if (!config.samples_folder.empty()) held_.hold(config.samples_folder, "the output folder");
+    if (!settings_.samples_folder.empty()) held_.hold(settings_.samples_folder, "the output folder");
 }
 
 // Processors create further folders for themselves: these exist once the processors are made.
@@ -316,7 +319,7 @@ SlabProcessor& OutputOfRun::guard(SlabProcessor& processor, const RunConfig& con
     if (config.has_processor("write"))
         hold_if_there(held_, config.catalogue.text("write-path"), "the folder of --write-path,");
     guarded_ = std::make_unique<InPlace>(processor, held_);
-    return *guarded_;
+    return uploads_ ? uploads_->after(*guarded_) : *guarded_;
 }
 
 std::optional<OutputShare> share_in_output(const RunConfig& config) {

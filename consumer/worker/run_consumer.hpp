@@ -14,6 +14,7 @@
 #include "consumer/processors/processor.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "consumer/sinks/files/held_output.hpp"
+#include "consumer/worker/uploads.hpp"
 
 namespace offramp {
 
@@ -41,19 +42,24 @@ int run_consumer(int argc, const char* const* argv, const ProcessorMaking& makin
 // Holds the folders of a consumer's results for its lifetime, with a share in the output's lock. A slab counts as done
 // only while every folder's name still leads to the held folder.
 //
-// Owns the folders and the share. Thread: one. Blocks: on the file system. Errors: those of OutputShare and HeldOutput.
+// Owns the folders, the share, and the uploads of a run with objects. Thread: one. Blocks: on the file system. Errors:
+// those of OutputShare and HeldOutput.
 class OutputOfRun {
   public:
     // Holds nothing if there is no output. `run_id`: the run whose lock it shares, or empty. With a launcher, the
     // consumer does not create the output folder: a missing folder is not its run's.
     OutputOfRun(const RunConfig& config, const std::string& run_id);
 
+    // The settings for making processors: with a private folder for the files of samples, if these become objects.
+    const RunConfig& settings() const { return settings_; }
     // HeldOutput::share_notes().
     void share_notes(const std::string& file) { held_.share_notes(file); }
     // Runs `processor` on a slab, between two checks of the folders. Borrows it.
     SlabProcessor& guard(SlabProcessor& processor, const RunConfig& config);
 
   private:
+    RunConfig settings_;
+    std::unique_ptr<Uploads> uploads_;
     HeldOutput held_;
     std::optional<OutputShare> share_;
     std::unique_ptr<SlabProcessor> guarded_;

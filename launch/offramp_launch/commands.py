@@ -42,11 +42,14 @@ COMMANDS = {
     "version": ("starting.version", "packaged"),
     "help": ("commands.usage", "packaged"),
 }
-# Processes that commands or the Python package start.
+# Processes that commands, consumers or the Python package start.
 INTERNAL = {
     "worker-of-a-run": ("gpus.worker.start", ""),
     "trial-of-tune": ("tuning.trial.start", ""),
     "merge-ranks": ("jobs.ranks.start", ""),
+    "uploader-of-a-consumer": ("stores.uploader.serve", ""),
+    "upload-of-a-run": ("stores.uploader.store_once", ""),
+    "run-dir-of-a-url": ("stores.place.print_run_dir", ""),
 }
 SPELLED = {"-h": "help", "--help": "help", "--version": "version"}
 
@@ -73,6 +76,7 @@ def carry_out(argv):
             installed.begin(command)
         if not has(command, "http"):
             os.environ.pop("OFFRAMP_HTTP", None)  # programs would refuse the unknown setting
+        os.environ.pop("OFFRAMP_UPLOADER", None)  # of another run, if a processor starts this command
         if not has(command, "own-help") and {"-h", "--help"}.intersection(arguments) and command != "help":
             return help_of(places, command)
         if has(command, "sets-up"):

@@ -23,6 +23,7 @@ from offramp_launch.output_folder import (
 )
 from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
+from offramp_launch.stores import place as stores
 from offramp_launch.supervision.program_watch import ProgramWatch
 from offramp_launch.watching import address
 
@@ -81,16 +82,19 @@ def start(places, argv, typed):
     folder = pathlib.Path(flags["--run-dir"]).absolute()
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
+    place, rest = stores.take(rest)
     with interrupts.deferred():  # it asks a program, which must not outlive this command: an Egress may close early
         rest, config, version, *number = parse_flags(places, rest)
     typed = sink.hide_password(typed, os.environ)
+    if place:
+        place.refuse_settings(config)
 
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, notes_of(config))
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
     require_apart(config.get("output") or folder / "output", config)
-    work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http)
+    work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http, place=place)
 
     def steps():
         begin_results(work, flags.get("--work"), f"{endpoint['run_id']}-{endpoint['nonce']}")
@@ -205,7 +209,9 @@ def attend(work, places, endpoint, program):
         str(places.producer()),
         watch_on=lambda display: ProgramWatch(work.plan, display, endpoint, program),
         conclude=lambda *ended: conclude(work.plan, work.about, *ended),
-        lines=lambda attendance, whole: "\n".join(lines_of(whole, work.output, followers_among(attendance.records))),
+        lines=lambda attendance, whole: "\n".join(
+            lines_of(whole, work.shown_output, followers_among(attendance.records))
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import types
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import folder_given, hide_query, names_in, refuse, take_switch, take_values, words_of
@@ -27,6 +28,7 @@ from offramp_launch.retries import error_in, left_of, process_samples, retry_out
 from offramp_launch.run_dir import SETTINGS, last_begun, own_runs, read_settings, require_owned_by_user
 from offramp_launch.run_steps import check_output
 from offramp_launch.sink import hide_password
+from offramp_launch.stores import place as stores
 
 WITH_TABLE = re.compile(r"\w+-postgres")
 SAMPLES_SHOWN = 20
@@ -185,9 +187,20 @@ def retry(places, run_dir, rest):
     try:
         require_no_job(output, {})  # a shard writes to its job's --write-path
         command += flags_for_tables(run_dir, output, rest)
-        return retry_all(run_dir, names, command, output, (lock.fd,), run_in_debugger if debugged else run_program)
+        run = run_in_debugger if debugged else run_program
+        return retry_into(stores.noted_in(output), run_dir, output, names, command, lock, run)
     finally:
         lock.close()
+
+
+def retry_into(place, run_dir, output, names, command, lock, run):
+    """`place`: the stores.place.Place of the run's results; None for a folder."""
+    if not place:
+        return retry_all(run_dir, names, command, output, (lock.fd,), run)
+    about = types.SimpleNamespace(run_id=run_dir.name, run_dir=types.SimpleNamespace(path=run_dir), place=None)
+    with place.held(about, {"resume": True}, output):
+        code = retry_all(run_dir, names, command, place.url, (lock.fd,), run)
+        return code or shell_code(run_program(place.command_for_whole_files(output)))
 
 
 def require_python(processor):

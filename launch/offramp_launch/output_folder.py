@@ -30,9 +30,10 @@ LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
 OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
 NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
+STORE, OWNER = ".offramp-store", ".offramp-output"  # stores/place.py
 OF_OFFRAMP = ".offramp-"
 # Files of a run in its output before it has a result.
-NOTES = (LOCK, OWN_RUN, NEW_EGRESS)
+NOTES = (LOCK, OWN_RUN, NEW_EGRESS, STORE, OWNER)
 OF_AN_OWN_RUN = (program_checkpoint.CHECKPOINT, CHECKPOINT, OWN_RUN)  # notes of a custom program's work
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
@@ -172,6 +173,8 @@ class OutputLock:
             f"--output {folder} cannot be written: {problem.strerror}",
             "Give --output a folder that you may write to, with room",
         )
+
+    folder = property(lambda self: self._folder)
 
     def require_in_place(self):
         """

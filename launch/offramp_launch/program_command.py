@@ -14,6 +14,7 @@ from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
 from offramp_launch.run_steps import begin_work, end_of_work, run_dir_of, watched
 from offramp_launch.settings import require_run_to_continue
+from offramp_launch.stores import place as stores
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
 from offramp_launch.watching import address
 
@@ -26,11 +27,17 @@ def start(places, argv, typed):
     http, argv = address.take(argv)
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
+    place, rest = stores.take(rest)
     rest, config, version, *number = parse_flags(places, rest, "run --producer", ACCEPTED)
     typed = sink.hide_password(typed, os.environ)
-    require_run_to_continue(config)
+    if place:
+        place.refuse_settings(config)
+        place.settle_run_dir(config)
+    else:
+        require_run_to_continue(config)
     run_id, run_dir = run_dir_of(places, config)
-    work = begin_work(places, run_id, run_dir, config, rest, typed, version, number, http, producer=flags[PRODUCER])
+    about = (version, number, http)
+    work = begin_work(places, run_id, run_dir, config, rest, typed, *about, place=place, producer=flags[PRODUCER])
     work.plan.producer = program
     name = config.get("resume") and program_checkpoint.work_of(work.output) or f"{run_id}-{secrets.token_hex(4)}"
     environment = environment_of(places, work, name)
@@ -88,7 +95,7 @@ def supervise(work, places, environment, go_on):
 
     def lines(supervisor, whole):
         shown_lines = lines_of(
-            whole, work.output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
+            whole, work.shown_output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
         )
         restarts = supervisor.producer_restarts
         shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))

@@ -10,7 +10,7 @@ import subprocess
 from offramp_launch import sink, summary, texts
 from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
-from offramp_launch.exit_code import ExitCode, way_to_write
+from offramp_launch.exit_code import ExitCode, UsageError, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
@@ -24,6 +24,7 @@ from offramp_launch.settings import (
     resolve_with_defaults,
     unit_of,
 )
+from offramp_launch.stores import place as stores
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.user import account_of
@@ -43,6 +44,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     if not names_in(argv).isdisjoint(ANSWERED_BY_THE_PRODUCER):
         return answer(places, argv)
     typed = sink.hide_password(typed, os.environ)
+    place, argv = stores.take(argv)
     resolved = resolve_with_defaults(places, argv)
     config = resolved.config
     announce_added(resolved)
@@ -53,13 +55,17 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         if rungs.of_run(config).has_consumers
         else (config.get("consumers") or 0, None)
     )
-    require_run_to_continue(config)
+    if place:
+        require_consumers(place, config)
+        place.refuse_settings(config)
+        place.settle_run_dir(config)
+    else:
+        require_run_to_continue(config)
     check_processors(places, resolved)
     account = account_of(config.get("consumer-user"))
     run_id, run_dir = run_dir_of(places, config, account)
-    work = begin_work(
-        places, run_id, run_dir, config, resolved.argv, typed, resolved.version, number, http, resolved.found, account
-    )
+    about = (resolved.version, number, http, resolved.found, account, place)
+    work = begin_work(places, run_id, run_dir, config, resolved.argv, typed, *about)
     plan = work.plan
     own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id, "--consumers": plan.consumers}
     plan.producer = [resolved.producer, *without_values(resolved.argv, SETTLED), *words_of(own)]
@@ -74,9 +80,17 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
 
     code = work.hold_output(steps, held)
-    if resolved.is_demo and code == 0:
+    if resolved.is_demo and code == 0 and not place:
         announce(config, show(places, work.output, config), "")
     return code
+
+
+def require_consumers(place, config):
+    if not rungs.of_run(config).has_consumers:
+        raise UsageError(
+            f"--strategy {config.get('strategy')} does not go with --output {place.url}: it has no consumers to store objects",
+            "Leave --strategy out",
+        )
 
 
 def answer(places, argv):
@@ -133,7 +147,7 @@ def supervise(work, go_on):
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
-        lines=lambda _, whole: summary.describe(whole, unit, work.output, go_on(whole)),
+        lines=lambda _, whole: summary.describe(whole, unit, work.shown_output, go_on(whole)),
     )
 
 

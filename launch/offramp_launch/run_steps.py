@@ -22,7 +22,7 @@ from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
-from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.run_dir import OUTPUT, RunDir, choose_run_dir, new_run_id
 from offramp_launch.settings import SETTLED, consumer_command, keep_settings
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.log_follower import COMMAND_ERROR
@@ -91,6 +91,9 @@ class Work:
     made: list  # the folders that resolve_output() created
     about: dict  # facts for the summary
     note: Callable
+    place: Any = None  # stores.place.Place; None: results stay in the output folder
+
+    shown_output = property(lambda self: self.place.url if self.place else self.output)
 
     def hold_output(
         self, steps, held=None, take=OutputLock, give_back=("finish",), has_summary=True, may_hold_job=False
@@ -111,7 +114,8 @@ class Work:
             try:
                 if not held and not may_hold_job:  # else it is a shard of the job
                     require_no_job(self.output, self.config)
-                code, lines = steps()
+                with self.place.held(plan, self.config, self.output) if self.place else contextlib.nullcontext():
+                    code, lines = steps()
             finally:
                 if not held:
                     give_tables_back(plan, give_back)
@@ -138,7 +142,9 @@ def run_dir_of(places, config, account=None):
     return run_id, RunDir(places, run_path, account)
 
 
-def begin_work(places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, **settled):
+def begin_work(
+    places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, place=None, **settled
+):
     """
     Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags.
     `found`: flags of what only the producer detects. `typed`: the command as the user gave it. `number`: as
@@ -168,8 +174,9 @@ def begin_work(places, run_id, run_dir, config, argv, typed, version, number, ht
         log_format=config.get("log-format", "text"),
         http=http,
     )
-    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, output)
-    return Work(plan, config, output, made, about, notes_of(config))
+    shown_output = place.url if place else output
+    about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, shown_output)
+    return Work(plan, config, output, made, about, notes_of(config), place)
 
 
 def give_tables_back(plan, words):
@@ -262,13 +269,18 @@ def finish(plan, finishing, command):
     try:
         if lock:
             lock.require_in_place()
-        child = Child(
-            "finish", command, plan.run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account)
-        )
-        if finishing.wait(child) is Finishing.ENDED:
-            return int(
-                ExitCode.INTERRUPTED
-            ), "merging the outputs was ended by a signal; they stay as they are, and --resume continues"
+        commands = {"merging": command}
+        if plan.place:
+            commands["storing"] = plan.place.command_for_whole_files(lock.folder)
+        for doing, each in commands.items():
+            child = Child(
+                "finish", each, plan.run_dir.log("finish"), (lock.fd,) if lock else (), **identity_of(plan.account)
+            )
+            if finishing.wait(child) is Finishing.ENDED:
+                why = f"{doing} the outputs was ended by a signal; they stay as they are, and --resume continues"
+                return int(ExitCode.INTERRUPTED), why
+            if child.status != 0:
+                break
         if lock:
             lock.require_in_place()
     except LaunchError as problem:
@@ -276,7 +288,7 @@ def finish(plan, finishing, command):
     if child.status == 0:
         plan.is_swept = not plan.account  # another user may not remove this user's memory
         return 0, None
-    return shell_code(child.status), f"merging the outputs {child.ending()}: {child.reason() or 'it wrote nothing'}"
+    return shell_code(child.status), f"{doing} the outputs {child.ending()}: {child.reason() or 'it wrote nothing'}"
 
 
 def identity_of(account):
@@ -303,7 +315,7 @@ def resolve_output(config, run_dir, account):
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
         return str(folder), check_output(folder, account)
-    folder = run_dir.file("output")
+    folder = run_dir.file(OUTPUT)
     folder.mkdir(exist_ok=True)
     if account:
         os.chown(folder, account.uid, account.gid)

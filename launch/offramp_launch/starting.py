@@ -10,6 +10,7 @@ from offramp_launch.arguments import names_in, refuse, take_values
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.setup.setting_up import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
+from offramp_launch.stores.place import url_given
 
 
 def set_up_for(places, argv, beside=()):
@@ -38,11 +39,14 @@ def begin_again(places):
 
 
 def requirements_of(argv, environment=os.environ):
-    """Additional requirement files for a run's flags: Arrow, for Parquet only."""
+    """Additional requirement files for a run's flags: Arrow for Parquet, and obstore for object stores."""
     given = take_values(argv, ("--processor", "--source"))[0]
     processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
     reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
-    return ("requirements-parquet.txt",) if reads or "embeddings-parquet" in processors else ()
+    return (
+        *(["requirements-parquet.txt"] if reads or "embeddings-parquet" in processors else []),
+        *(["requirements-stores.txt"] if url_given(argv, environment) else []),
+    )
 
 
 def require_runner(places):

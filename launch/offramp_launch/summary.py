@@ -221,7 +221,7 @@ def describe(summary, unit, output, go_on):
         )
         warning = f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}."
         lines += ["", warning, ""]
-    has_output = output and os.path.isdir(output) and (summary["exit"] == ExitCode.OK or not is_empty(output))
+    has_output = output and (summary["exit"] == ExitCode.OK or os.path.isdir(output) and not is_empty(output))
     lines += closing_lines(summary, output if has_output else None)
     return "\n".join([*lines, *labelled(("continue", leaves_work(summary) and go_on))])
 

@@ -24,10 +24,11 @@ constexpr const char* kConfigVariable = "OFFRAMP_CONFIG";
 constexpr const char* kVariablePrefix = "OFFRAMP_";
 // Variables that are not settings of a run: those of the launcher and the Python package, and those for tests and
 // measurements.
-constexpr std::array<std::string_view, 12> kOtherVariables{
+constexpr std::array<std::string_view, 13> kOtherVariables{
     "OFFRAMP_BIN_DIR",       "OFFRAMP_BUILD_DIR", "OFFRAMP_CUDA_DIR",         "OFFRAMP_LIBRARY",
     "OFFRAMP_PDB",           "OFFRAMP_PYTHON",    "OFFRAMP_REVISION",         "OFFRAMP_SHARD_INDEX",
-    "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_WORK"};
+    "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_TORCH_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_UPLOADER",
+    "OFFRAMP_WORK"};
 constexpr std::array<std::string_view, 5> kOtherPrefixes{"OFFRAMP_TEST_", "OFFRAMP_BENCH_", "OFFRAMP_CRASH_",
                                                          "OFFRAMP_FAILPOINT", "OFFRAMP_FUZZ_"};
 

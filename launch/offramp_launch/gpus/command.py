@@ -36,6 +36,7 @@ from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.output_folder import OutputLock, make_room, require_one_intent
 from offramp_launch.progress import print_note
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
+from offramp_launch.stores.place import url_given
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.watching import address
 
@@ -66,6 +67,11 @@ def start(places, argv, typed):
     if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flags, {})
+    if url := url_given(flags):
+        raise UsageError(
+            f"--gpus cannot be combined with --output {url}: its workers share a folder",
+            "Leave --gpus out, or give a local --output and copy the results",
+        )
     shards = count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
         raise UsageError("--shards is 0", "Give a number from 1 on, or leave it out")

@@ -42,6 +42,7 @@ class RunPlan:
     producer_restarts: int = 0
     not_recovered: str = ""  # why these settings rule out recovery from a producer's death; empty: they do not
     output_lock: OutputLock | None = None
+    place: object = None  # stores.place.Place; None: results stay in the output folder
     log_format: str = "text"  # of the launcher's messages and the programs' logs
     status_seconds: float = STATUS_SECONDS  # between two status.json files
     http: tuple | None = None  # (host, port) of the status endpoint

@@ -302,10 +302,10 @@ TEST_F(Parsing, RefusesAnUnknownVariableLikeAFlag) {
 }
 
 TEST_F(Parsing, IgnoresVariablesOfTheLauncherAndOfTests) {
-    for (const char* name :
-         {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_LIBRARY", "OFFRAMP_SHARD_INDEX", "OFFRAMP_SKIP_PACKAGES",
-          "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR", "OFFRAMP_CUDA_DIR", "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION",
-          "OFFRAMP_WORK", "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER", "OFFRAMP_CRASH_HISTORIES"})
+    for (const char* name : {"OFFRAMP_BIN_DIR", "OFFRAMP_BUILD_DIR", "OFFRAMP_LIBRARY", "OFFRAMP_SHARD_INDEX",
+                             "OFFRAMP_SKIP_PACKAGES", "OFFRAMP_PYTHON", "OFFRAMP_TORCH_DIR", "OFFRAMP_CUDA_DIR",
+                             "OFFRAMP_TOKENIZER_PYTHON", "OFFRAMP_REVISION", "OFFRAMP_UPLOADER", "OFFRAMP_WORK",
+                             "OFFRAMP_TEST_ANYTHING", "OFFRAMP_BENCH_ENCODER", "OFFRAMP_CRASH_HISTORIES"})
         set_environment(name, "x");
     EXPECT_EQ(parse(), RunConfig{});
 }

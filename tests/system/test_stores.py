@@ -1,0 +1,301 @@
+"""
+--output s3://BUCKET/PREFIX: objects equal an undisturbed run's files, whatever dies, and objects of other work stay as
+they are. The server is moto's, behind a front that holds and refuses requests.
+"""
+
+import collections
+import contextlib
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+from tests.support.launched_resume import World
+from tests.support.launched_run import ROOT
+from tests.support.real_run import BIN, require_nothing_left
+
+try:
+    import obstore  # noqa: F401
+
+    from tests.support.object_store import ObjectStore
+except ImportError:
+    ObjectStore = None
+
+COPY = (
+    *"--device cpu --model copy --consumers 2 --slabs 4 --copy-bytes 64KiB --batch 4 --batches 8".split(),
+    *"--samples-per-slab 4 --processor npy,checksum --status-seconds 0.05".split(),
+)
+LAUNCHER = (sys.executable, "-E", "-s", "-B", str(ROOT / "launch/offramp_launch"))
+
+
+class StoredWorld(World):
+    """Runs into one prefix, by the launcher in this Python, which has obstore."""
+
+    def __init__(self, store, *flags, prefix="results"):
+        super().__init__(*flags, output=f"s3://bucket/{prefix}")
+        self.environment |= store.environment
+
+    run_dir = property(lambda self: self.folder / "run")
+
+    def start(self, *flags):
+        """The first run chooses its run directory; later ones find it by the prefix."""
+        self.runs += 1
+        where = [] if "--resume" in flags else ["--run-dir", str(self.run_dir)]
+        own = ["--run-id", self.run_id(), "--output", self.output, *where]
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.launcher = subprocess.Popen(
+                [*LAUNCHER, "run", *self.flags, *flags, *own],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
+        return self
+
+    def call(self, *words):
+        """(exit code, output)"""
+        done = subprocess.run(
+            [*LAUNCHER, *words],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def failpoint(self, order):
+        """Yields the file that exists once the failpoint has acted."""
+        before, once = self.environment, self.folder / "once"
+        once.mkdir(exist_ok=True)
+        self.environment = {
+            **before,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": order,
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
+        yield once / order.partition("#")[0]
+        self.environment = before
+
+
+@unittest.skipUnless(ObjectStore, "no object store: obstore or moto is missing")
+class WithAStore(unittest.TestCase):
+    def setUp(self):
+        self.store = ObjectStore()
+        self.store.__enter__()
+        self.addCleanup(self.store.__exit__, None, None, None)
+
+    def world(self, *flags, **more):
+        world = StoredWorld(self.store, *flags, **more)
+        world.__enter__()
+        self.addCleanup(require_nothing_left, self, world.shared_memory)
+        self.addCleanup(world.__exit__, None, None, None)
+        return world
+
+    @staticmethod
+    @functools.lru_cache()
+    def local_files(*flags):
+        with World(*flags) as world:
+            assert world.start().wait() == 0, world.logs()
+            return {
+                str(path.relative_to(world.output)): path.read_bytes()
+                for path in world.output.rglob("*")
+                if path.is_file() and not path.name.startswith(".")
+            }
+
+    def require_whole(self, prefix="results", flags=COPY):
+        """The objects are those of an undisturbed local run, and each was stored once."""
+        self.assertEqual(self.local_files(*flags), self.store.objects(prefix))
+        times = collections.Counter(key for key in self.store.stored if not key.endswith("/.offramp-output"))
+        self.assertEqual({1}, set(times.values()), times)
+
+    def refused(self, code, text, *flags, output="s3://bucket/results"):
+        world = self.world(*flags, prefix=output.removeprefix("s3://bucket/"))
+        world.output = output
+        self.assertEqual(code, world.start().wait(), world.logs())
+        self.assertIn(text, (world.folder / "launcher.log").read_text())
+
+
+class Objects(WithAStore):
+    def test_objects_are_the_files_of_a_local_run(self):
+        world = self.world(*COPY)
+        self.assertEqual(0, world.start().wait(), world.logs())
+        self.require_whole()
+        self.assertEqual([], list((world.run_dir / "output").rglob("*.npy")))
+        self.assertFalse((world.run_dir / "live/uploads").exists())
+        self.assertEqual("s3://bucket/results", world.summary()["output"])
+        self.assertEqual(0, world.start("--resume").wait(), world.logs())
+        self.assertEqual(0, world.summary()["samples"]["released"])
+        self.require_whole()
+
+    def test_a_run_without_results_gives_the_prefix_up(self):
+        world = self.world("--input", "/nowhere", *COPY)
+        self.assertNotEqual(0, world.start().wait(), world.logs())
+        self.assertEqual({}, self.store.objects("results", own=True))
+        self.assertEqual(0, self.world(*COPY).start().wait())
+
+    def test_a_copy_of_the_run_directory_continues_elsewhere(self):
+        world = self.world(*COPY)
+        with world.failpoint("consumer.committed#2:stop") as acted:
+            world.start()
+            world.until(acted.exists, "the failpoint")
+            world.kill_everything()
+        moved = world.folder / "elsewhere"
+        os.rename(world.run_dir, moved)
+        self.assertEqual(64, world.start("--resume").wait())
+        self.assertIn(f"whose checkpoint is not in {world.run_dir} on this host", world.logs())
+        self.assertEqual(0, world.start("--resume", "--run-dir", str(moved)).wait(), world.logs())
+        self.require_whole()
+        self.assertEqual(64, world.start("--run-dir", str(moved)).wait())
+        self.assertEqual(0, world.start("--resume").wait(), world.logs())
+
+
+class Refusals(WithAStore):
+    def test_other_work_is_refused_and_stays(self):
+        self.assertEqual(0, self.world(*COPY).start().wait())
+        before = self.store.objects("results", own=True)
+        self.refused(64, "holds the work of run test-", *COPY)
+        self.refused(64, "--overwrite does not go with", *COPY, "--overwrite")
+        self.refused(64, "is not empty: it holds", *COPY, output="s3://bucket/results/npy")
+        self.store.put("others/a.txt", b"mine")
+        self.refused(64, "is not empty: it holds a.txt", *COPY, output="s3://bucket/others")
+        self.refused(64, "NoSuchBucket", *COPY, output="s3://nobucket/results")
+        for processor in ("records", "embeddings-sqlite", "npy,records"):
+            self.refused(64, "it writes a database", *COPY[:-4], "--processor", processor, output="s3://bucket/db")
+        self.refused(64, "--gpus cannot be combined with", *COPY, "--gpus", "2", output="s3://bucket/gpus")
+        self.refused(64, "https:// is not supported", *COPY, output="https://host/results")
+        self.assertEqual(before, self.store.objects("results", own=True))
+        self.assertEqual({"a.txt"}, set(self.store.objects("others", own=True)))
+        self.store.refuse = lambda method, key: "403 Forbidden" if key.startswith("forbidden/") else None
+        self.refused(64, "403 Forbidden: Refused: by the test", *COPY, output="s3://bucket/forbidden")
+        self.store.refuse, self.store.ignores_conditions = lambda method, key: None, True
+        self.refused(64, "ignores conditional writes", *COPY, output="s3://bucket/unconditional")
+        self.assertEqual({}, self.store.objects("unconditional", own=True))
+
+
+class Faults(WithAStore):
+    def test_requests_that_fail_for_a_while_are_repeated(self):
+        left = collections.Counter({"503 Slow Down": 9, "500 Internal Server Error": 9, "429 Too Many Requests": 9})
+
+        def refuse(method, key):
+            if method != "PUT" or not key.endswith(".npy") or not +left:
+                return None
+            status = next(iter(+left))
+            left[status] -= 1
+            return status
+
+        self.store.refuse = refuse
+        world = self.world(*COPY)
+        self.assertEqual(0, world.start().wait(), world.logs())
+        self.assertFalse(+left)
+        self.require_whole()
+
+    def test_a_lost_permission_ends_the_run_and_resume_continues(self):
+        def refuse(method, key):
+            return "403 Forbidden" if method == "PUT" and len(self.store.stored) > 10 else None
+
+        self.store.refuse = refuse
+        world = self.world(*COPY)
+        self.assertEqual(64, world.start().wait(), world.logs())
+        self.assertIn("403 Forbidden", world.summary()["failure"])
+        self.store.refuse = lambda method, key: None
+        self.assertEqual(0, world.start("--resume").wait(), world.logs())
+        self.require_whole()
+
+    def test_another_works_object_stays_and_its_sample_becomes_a_dead_letter(self):
+        world = self.world(*COPY)
+        self.store.hold = lambda method, key: method == "PUT" and key.endswith(".npy")
+        world.start()
+        self.store.wait_for_held()
+        self.store.put("results/npy/17.payload.npy", b"of another program")
+        self.store.release()
+        self.assertEqual(84, world.wait(), world.logs())
+        self.assertEqual(b"of another program", self.store.objects("results")["npy/17.payload.npy"])
+        (left,) = world.summary()["dead_letters"]
+        self.assertEqual(1, left["samples"])
+        self.assertIn("npy/17.payload.npy exists and is not of this work", left["reason"])
+        self.store.remove("results/npy/17.payload.npy")
+        code, output = world.call("dead-letters", "retry", "--all", "--run-dir", str(world.run_dir))
+        self.assertEqual(0, code, output)
+        self.require_whole()
+
+
+class Outages(WithAStore):
+    def test_consumers_wait_for_a_store_that_gives_no_answer(self):
+        self.store.refuse = lambda method, key: "503 Slow Down" if method == "PUT" and key.endswith(".npy") else None
+        world = self.world(*COPY)
+        world.start()
+        world.until(lambda: "exit code 75" in (world.folder / "launcher.log").read_text(), "a consumer that gave up")
+        self.assertEqual(0, world.status()["dead_lettered_samples"])
+        self.store.refuse = lambda method, key: None
+        self.assertEqual(0, world.wait(), world.logs())
+        self.require_whole()
+
+    def test_resume_stores_what_a_run_could_not(self):
+        """The results of the whole run."""
+        self.store.refuse = lambda method, key: "503 Slow Down" if key.endswith("checksums.tsv") else None
+        world = self.world(*COPY)
+        self.assertEqual(75, world.start().wait(), world.logs())
+        self.assertIn("storing the outputs ended with exit code 75", world.summary()["failure"])
+        self.store.refuse = lambda method, key: None
+        self.assertEqual(0, world.start("--resume").wait(), world.logs())
+        self.require_whole()
+
+
+class Deaths(WithAStore):
+    def test_another_consumer_stores_the_same_objects(self):
+        # before a request; all requests answered, and the slab not accepted
+        for number, failpoint in enumerate(("sink.commit#3", "consumer.committed#2")):
+            with self.subTest(failpoint=failpoint):
+                world = self.world(*COPY, prefix=f"results-{number}")
+                with world.failpoint(f"{failpoint}:kill") as acted:
+                    self.assertEqual(0, world.start().wait(), world.logs())
+                    self.assertTrue(acted.exists(), "a consumer died")
+                self.require_whole(f"results-{number}")
+
+    def test_a_consumer_dies_during_a_request(self):
+        world = self.world(*COPY)
+        self.store.hold = lambda method, key: method == "PUT" and key.endswith("/9.payload.npy")
+        world.start()
+        self.store.wait_for_held()
+        for pid in world.processes():
+            with contextlib.suppress(OSError):
+                if pathlib.Path(f"/proc/{pid}/exe").resolve().name == "offramp-consumer":
+                    os.kill(pid, signal.SIGKILL)
+        self.store.release()
+        self.assertEqual(0, world.wait(), world.logs())
+        self.require_whole()
+
+    def test_the_run_dies_during_requests_and_resumes(self):
+        # the owner of the prefix, a sample, the results of the whole run
+        for number, name in enumerate((".offramp-output", "npy/9.payload.npy", "checksum/checksums.tsv")):
+            with self.subTest(name=name):
+                world = self.world(*COPY, prefix=f"results-{number}")
+                self.store.hold = lambda method, key, name=name: method == "PUT" and key.endswith(name)
+                world.start()
+                self.store.wait_for_held()
+                world.kill_everything()
+                self.store.release()
+                self.assertEqual(0, world.start("--resume", "--run-dir", str(world.run_dir)).wait(), world.logs())
+                self.require_whole(f"results-{number}")
+
+
+class Resumes(WithAStore):
+    def test_the_run_dies_and_resumes(self):
+        for number, failpoint in enumerate(("sink.commit#3", "consumer.committed#2", "merge.write#1")):
+            with self.subTest(failpoint=failpoint):
+                world = self.world(*COPY, prefix=f"results-{number}")
+                with world.failpoint(f"{failpoint}:stop") as acted:
+                    world.start()
+                    world.until(acted.exists, failpoint)
+                    world.kill_everything()
+                self.assertEqual(0, world.start("--resume").wait(), world.logs())
+                self.require_whole(f"results-{number}")
+
+
+if __name__ == "__main__":
+    unittest.main()
