@@ -70,7 +70,7 @@ class Arguments(World):
 
         float32 = ("float32", (4, 3))
         own = {
-            "output": [*PATHS[:-1], PATHS[-1], "", Odd()],
+            "output": [*NAMES, None, "https://host/x", "s3://a\0b", pathlib.Path("s3://bucket/x"), "", Odd()],
             "processor": [5, "", NUL, SURROGATE, Odd(), "absent.py:save", "so:absent.so"],
             "consumers": ["8", 2.5, -1, 65, [1], numpy.arange(2)],
             "settings": [5, ["x"], numpy.arange(2), {5: 1}, {"": 1}, {SURROGATE: 1}]

@@ -14,7 +14,7 @@ import sys
 import unittest
 
 from tests.support.launched_resume import World
-from tests.support.launched_run import ROOT
+from tests.support.launched_run import ROOT, find_packages_of_launch
 from tests.support.real_run import BIN, require_nothing_left
 
 try:
@@ -29,6 +29,15 @@ COPY = (
     *"--samples-per-slab 4 --processor npy,checksum --status-seconds 0.05".split(),
 )
 LAUNCHER = (sys.executable, "-E", "-s", "-B", str(ROOT / "launch/offramp_launch"))
+LOOP = """
+import sys
+import numpy, offramp
+batches = [([f"{b}/{row}" for row in range(3)], numpy.full((3, 4), b, "float32")) for b in range(int(sys.argv[2]))]
+with offramp.Egress(output=sys.argv[1], processor="npy", consumers=2, resume="resume" in sys.argv) as egress:
+    for keys, values in egress.pending(batches):
+        egress.submit({"values": values}, keys)
+        print("submitted", flush=True)
+"""
 
 
 class StoredWorld(World):
@@ -295,6 +304,39 @@ class Resumes(WithAStore):
                     world.kill_everything()
                 self.assertEqual(0, world.start("--resume").wait(), world.logs())
                 self.require_whole(f"results-{number}")
+
+    def test_a_loop_dies_and_resumes(self):
+        world = self.world()
+        environment = {
+            **world.environment,
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib/libofframp.so"),
+            "PYTHONPATH": str(ROOT / "launch/python"),
+        }
+
+        def loop(*words, stderr=None):
+            command = [sys.executable, "-c", LOOP, world.output, *words]
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, env=environment, text=True)
+
+        self.store.hold = lambda method, key: method == "PUT" and key.endswith("1/1.values.npy")
+        first = loop("6")
+        self.store.wait_for_held()
+        world.kill_everything()
+        self.assertIn("submitted", first.communicate()[0])
+        self.store.release()
+        other = loop("6", stderr=subprocess.PIPE)
+        self.assertIn("resume=True to continue that work", other.communicate()[1])
+        self.assertNotEqual(0, other.returncode)
+        second = loop("6", "resume")
+        self.assertIn("submitted", second.communicate()[0])
+        self.assertEqual(0, second.returncode)
+        find_packages_of_launch(self)
+        from offramp_launch.stores.store import SCHEMES
+
+        stores = "from offramp._validate import STORES; print(*STORES)"
+        known = subprocess.run([sys.executable, "-c", stores], env=environment, stdout=subprocess.PIPE, check=True)
+        self.assertEqual(SCHEMES, tuple(known.stdout.decode().split()))
+        wanted = {f"{batch}/{row}.values.npy" for batch in range(6) for row in range(3)}
+        self.assertEqual(wanted, set(self.store.objects("results")))
 
 
 if __name__ == "__main__":

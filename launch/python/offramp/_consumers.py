@@ -180,6 +180,20 @@ def launcher_command(command: str) -> list[str]:
     )
 
 
+def run_dir_of(url: str) -> str | None:
+    """The run directory of the work in an object store; None without work. Errors: BadArgument."""
+    done = subprocess.run(
+        [*launcher_command("run-dir-of-a-url"), url],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BadArgument(in_python(final_messages(done.stdout + done.stderr)))
+    return done.stdout.strip() or None
+
+
 def _programs() -> str | None:
     """The program folder of the library's build or installation, if known."""
     named = library()._name

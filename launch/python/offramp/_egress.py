@@ -20,7 +20,7 @@ from offramp._batch import Submission, has_entries, items_of, owners_of, require
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
-from offramp._consumers import ConsumerGroup
+from offramp._consumers import ConsumerGroup, run_dir_of
 from offramp._dead_letters import reason_of_the_first
 from offramp._errors import BadArgument, ConsumersFailed, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._hook import KeySource, Select, tapped
@@ -61,9 +61,9 @@ class Egress:
     `processor`: the post-processing that consumers run, as in `offramp run --processor`: "npy", "post.py:save",
     "so:./mine.so", "exec:./tool", or several separated by commas. The Egress starts `consumers` of them (0: chosen) and
     replaces those that die. `settings` are further consumer flags, such as {"png-level": 3}. Results are written to the
-    folder `output`. Without a processor you start consumers yourself: they connect to the directory `run_dir`, which
-    must be absent, empty or left by an earlier run. Omit all of these in a program that `offramp run --producer`
-    starts.
+    folder `output`, or stored as objects ("s3://BUCKET/PREFIX"). Without a processor you start consumers yourself: they
+    connect to the directory `run_dir`, which must be absent, empty or left by an earlier run. Omit all of these in a
+    program that `offramp run --producer` starts.
 
     `resume`: continue an earlier run into this output. pending() then skips batches that are done. `identity`: a text
     or mapping that describes everything your results depend on, such as {"weights": "v3"}. A run resumes another only
@@ -154,10 +154,11 @@ class Egress:
             ]
         )
         self._layout = self._requested_layout
-        output = None if output is None else _validate.path("output", output)
+        url = _validate.store_url("output", output)
+        output = None if output is None or url else _validate.path("output", output)
         own = {
             "run_dir": run_dir,
-            "output": output,
+            "output": output or url,
             "processor": processor,
             "consumers": None if isinstance(consumers, Integral) and consumers == 0 else consumers,
             "settings": settings,
@@ -167,13 +168,15 @@ class Egress:
         if launch is None:
             require_complete(own)
             if processor is not None and run_dir is None:
-                run_dir = new_run_dir()
+                run_dir = (run_dir_of(url) if url and resume else None) or new_run_dir()
         folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
         # the loop may change the working folder before its first batch
         folder = os.path.abspath(folder) if folder else folder
         library()  # raises LibraryNotFound early
         destination = launch.output if launch else output
         results = None if destination is None else os.path.abspath(destination)
+        if url:  # files become objects; the checkpoint stays there
+            results = os.path.join(os.fsdecode(folder), "output")
         resume = resume or bool(launch and launch.resume)
         facts = facts_of(
             identity,
@@ -190,7 +193,7 @@ class Egress:
             self._options["kill_stalled"] |= int(launch.kill_stalled)
         if processor is not None and launch is None and results is not None and self._checkpoint is not None:
             self._consumers = ConsumerGroup(
-                os.fsdecode(folder), results, processor, consumers, settings or {}, self._checkpoint.work, resume
+                os.fsdecode(folder), url or results, processor, consumers, settings or {}, self._checkpoint.work, resume
             )
         self._once = repeated_keys == "refuse"
         self._keys_before = KeysBefore() if self._once and (launch is not None or processor is not None) else None

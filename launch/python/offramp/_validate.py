@@ -69,6 +69,20 @@ def encodable(name: str, value: str, errors: str = "surrogateescape") -> str:
     return value
 
 
+# offramp_launch/stores/store.py
+STORES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
+
+
+def store_url(name: str, value: Any) -> str | None:
+    """The URL of an object store; None for anything else."""
+    if not isinstance(value, (str, os.PathLike)):
+        return None
+    found = re.match(rf"({'|'.join(STORES)}):/(/?)", text := os.fsdecode(value), re.IGNORECASE)
+    if found and not found[2] and not isinstance(value, str):
+        raise BadArgument(f"{name} is {value!r:.80}: a path has one slash of a URL's two. Give a str")
+    return encodable(name, text) if found and found[2] else None
+
+
 def path(name: str, value: Any) -> str:
     if not isinstance(value, (str, os.PathLike)) or not isinstance(os.fspath(value), str):
         raise BadArgument(f"{name} is {value!r:.80}. Give a path: a str or a pathlib.Path")
