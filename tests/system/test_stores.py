@@ -6,12 +6,15 @@ they are. The server is moto's, behind a front that holds and refuses requests.
 import collections
 import contextlib
 import functools
+import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
+from unittest import mock
 
 from tests.support.launched_resume import World
 from tests.support.launched_run import ROOT, find_packages_of_launch
@@ -28,6 +31,20 @@ COPY = (
     *"--device cpu --model copy --consumers 2 --slabs 4 --copy-bytes 64KiB --batch 4 --batches 8".split(),
     *"--samples-per-slab 4 --processor npy,checksum --status-seconds 0.05".split(),
 )
+TOOL = """
+import json, pathlib, sys
+folder = pathlib.Path(json.loads(sys.stdin.readline())["output"], "own")
+print(json.dumps({"offramp": 1}), flush=True)
+for line in sys.stdin:
+    slab = json.loads(line)["slab"]
+    for each in slab["samples"]:
+        folder.mkdir(exist_ok=True)
+        (folder / each["key"]).write_text("written by the tool")
+        file = {"sample": each["sample"], "ending": ".txt", "text": each["key"]}
+        print(json.dumps({"slab": slab["number"], "file": file}))
+        print(json.dumps({"slab": slab["number"], "record": {"sample": each["sample"], "fields": {"a": 1}}}))
+    print(json.dumps({"slab": slab["number"], "done": True}), flush=True)
+"""
 LAUNCHER = (sys.executable, "-E", "-s", "-B", str(ROOT / "launch/offramp_launch"))
 LOOP = """
 import sys
@@ -141,6 +158,29 @@ class Objects(WithAStore):
         self.assertEqual(0, world.summary()["samples"]["released"])
         self.require_whole()
 
+    def test_files_and_records_of_a_users_program(self):
+        world = self.world(*COPY)
+        (world.folder / "tool.py").write_text(TOOL)
+        tool = f"exec:{sys.executable} {world.folder / 'tool.py'}"
+        self.assertEqual(0, world.start("--processor", tool).wait(), world.logs())
+        objects = self.store.objects("results")
+        records = objects.pop("records.jsonl").decode().splitlines()
+        self.assertEqual(list(range(32)), [json.loads(line)["item"] for line in records])
+        wanted = {f"{item}.txt": str(item).encode() for item in range(32)}
+        wanted |= {f"own/{item}": b"written by the tool" for item in range(32)}
+        self.assertEqual(wanted, objects)
+
+    def test_credentials_of_a_file(self):
+        """As boto3 finds them."""
+        world = self.world(*COPY)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            del world.environment[name]
+        file = world.folder / "credentials"
+        file.write_text("[default]\naws_access_key_id = anybody\naws_secret_access_key = nothing\n")
+        world.environment["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
+        self.assertEqual(0, world.start().wait(), world.logs())
+        self.require_whole()
+
     def test_a_run_without_results_gives_the_prefix_up(self):
         world = self.world("--input", "/nowhere", *COPY)
         self.assertNotEqual(0, world.start().wait(), world.logs())
@@ -231,6 +271,24 @@ class Faults(WithAStore):
         code, output = world.call("dead-letters", "retry", "--all", "--run-dir", str(world.run_dir))
         self.assertEqual(0, code, output)
         self.require_whole()
+
+    def test_large_files_are_stored_in_parts(self):
+        find_packages_of_launch(self)
+        from offramp_launch.stores import store
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.dict(os.environ, self.store.environment),
+            mock.patch.multiple(store, LARGE=1 << 20, PART=5 << 20),
+        ):
+            file = pathlib.Path(folder, "large")
+            file.write_bytes(os.urandom(12 << 20))
+            opened = store.Store("s3://bucket/results")
+            for _ in range(2):  # a second delivery
+                opened.store_file("large", file, "mine")
+                self.assertEqual({"large": file.read_bytes()}, self.store.objects("results"))
+            with self.assertRaisesRegex(store.Failed, "is not of this work"):
+                opened.store_file("large", file, "another")
 
 
 class Outages(WithAStore):

@@ -63,6 +63,10 @@ class ArgumentsTest(unittest.TestCase):
         self.assertEqual(
             ("requirements-parquet.txt",), starting.requirements_of([], {"OFFRAMP_SOURCE": "parquet-text"})
         )
+        for output in ("s3://bucket/results", "GS://bucket", "az://container/results"):
+            self.assertEqual(("requirements-stores.txt",), starting.requirements_of(["--output", output], {}))
+            self.assertEqual(("requirements-stores.txt",), starting.requirements_of([], {"OFFRAMP_OUTPUT": output}))
+        self.assertEqual((), starting.requirements_of(["--output", "results/s3:"], {"OFFRAMP_OUTPUT": "s3://b/p"}))
         self.assertEqual((), starting.requirements_of(["--source=jsonl-text"], {"OFFRAMP_SOURCE": "parquet-text"}))
         self.assertEqual(
             (), starting.requirements_of(["--processor=embeddings-sqlite"], {"OFFRAMP_PROCESSOR": "embeddings-parquet"})
