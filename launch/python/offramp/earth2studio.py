@@ -109,7 +109,7 @@ class Backend:
 
         known = self._coords[dim]
         order = numpy.argsort(known, kind="stable")
-        found = order[numpy.searchsorted(known, values, sorter=order).clip(max=len(known) - 1)]
+        found: numpy.ndarray[Any, Any] = order[numpy.searchsorted(known, values, sorter=order).clip(max=len(known) - 1)]
         if (absent := numpy.asarray(values)[known[found] != values]).size:
             raise BadArgument(f"the arrays have no coordinate {absent[0]!s} in '{dim}'. Give it to add_array()")
         return found

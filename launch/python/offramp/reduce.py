@@ -274,7 +274,7 @@ def _type(tensor: Any) -> str:
 
 
 def _dim_of(tensor: Any, dim: Any) -> int:
-    dims = tensor.dim()
+    dims: int = tensor.dim()
     if isinstance(dim, bool) or not isinstance(dim, int) or not -dims <= dim < dims or dim % dims == 0:
         raise BadArgument(f"dim is {dim!r:.80}. Give 1 to {dims - 1}; dimension 0 counts the samples")
     return dim % dims
