@@ -1,0 +1,95 @@
+"""
+Hidden states from vLLM to the trainer of a draft model: the backend "offramp" of speculators. Import this module before
+speculators' command, on both sides:
+
+    import offramp.speculators
+    from speculators.cli import app
+    app()                                # python train.py train --hidden-states-backend offramp ...
+
+Consumers write each request's states to OUTPUT/HANDLE.safetensors, and the trainer removes the file after reading it.
+Both sides need the same folder; in /dev/shm it needs no disk.
+
+Tested with hs-connectors 0.9.0, the interface of speculators 0.9.0, and vLLM 0.33.0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer
+from safetensors.torch import load_file
+
+_LOOK_SECONDS = 0.005
+
+
+class OfframpTransfer(HiddenStatesTransfer):
+    """
+    Reads the files that consumers write. `output`: their folder; None: as vLLM names it. Thread: one at a time. Blocks:
+    get_generated(). Errors: TimeoutError if a request's file does not appear, such as that of a dead letter.
+    """
+
+    def __init__(self, output: str | None, timeout: float):
+        self._output, self._timeout = output, timeout
+
+    def get_cached(self, file_idx: int) -> dict[str, Any] | None:
+        return None
+
+    def get_generated(self, hs_transfer_params: dict[str, Any]) -> dict[str, Any] | None:
+        self._output = self._output or hs_transfer_params["output"]
+        path, end = self._path(hs_transfer_params["handle"]), time.monotonic() + self._timeout
+        while not path.exists():  # it appears when it is complete
+            if time.monotonic() > end:
+                raise TimeoutError(f"{path} did not appear within {self._timeout} s. Read the log of vLLM")
+            time.sleep(_LOOK_SECONDS)
+        tensors: dict[str, Any] = load_file(path)
+        return tensors
+
+    def delete(self, handle: str) -> None:
+        if self._output is not None:
+            self._path(handle).unlink(missing_ok=True)
+
+    def _path(self, handle: str) -> Path:
+        return Path(self._output or "") / f"{handle}.safetensors"
+
+
+@HiddenStatesBackend.register("offramp")
+class OfframpBackend(HiddenStatesBackend):
+    """vLLM with offramp.vllm's connector, whose consumers write files."""
+
+    @staticmethod
+    def add_train_args(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--offramp-output", help="folder of hidden states, if its path differs from vLLM's [as vLLM names it]"
+        )
+        parser.add_argument("--offramp-timeout", type=float, default=120.0, help="seconds to wait for a file [120]")
+
+    @staticmethod
+    def add_launch_args(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--offramp-output",
+            default="/tmp/offramp-hidden-states",
+            help="folder of hidden states; one with earlier results is renamed [/tmp/offramp-hidden-states]",
+        )
+        parser.add_argument("--offramp-consumers", type=int, default=0, help="consumers that write files [0: chosen]")
+
+    @staticmethod
+    def from_train_args(args: argparse.Namespace, data_path: str) -> OfframpTransfer:
+        return OfframpTransfer(args.offramp_output, args.offramp_timeout)
+
+    @staticmethod
+    def build_kv_transfer_config(args: argparse.Namespace) -> dict[str, Any]:
+        return {
+            "kv_connector": "OfframpHiddenStatesConnector",
+            "kv_connector_module_path": "offramp.vllm",
+            "kv_role": "kv_producer",
+            "kv_connector_extra_config": {
+                "output": os.path.abspath(args.offramp_output),
+                "processor": "safetensors",
+                "consumers": args.offramp_consumers,
+                "settings": {"overwrite": True},
+            },
+        }
