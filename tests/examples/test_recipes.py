@@ -60,6 +60,22 @@ model = maskrcnn_resnet50_fpn(
 ).eval()
 categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
 """
+# vLLM's scheduler and worker in one process, without its model: the tokens of a prompt are its letters.
+ENGINE = f"""
+import sys, types
+sys.path[:0] = {[str(ROOT / "tests" / "python"), str(ROOT)]}
+from test_vllm import Engine
+SamplingParams = types.SimpleNamespace
+class LLM:
+    def __init__(self, name, speculative_config, kv_transfer_config):
+        assert kv_transfer_config["kv_connector_module_path"] == "offramp.vllm"
+        self.engine = Engine(kv_transfer_config["kv_connector_extra_config"])
+    def generate(self, prompts, sampling):
+        for number, prompt in enumerate(prompts):
+            self.engine.run([len(prompt)], first=number)
+            yield types.SimpleNamespace(prompt=prompt, kv_transfer_params={{"handle": f"cmpl-{{number}}_x"}})
+        self.engine.end()
+"""
 # A model of two classes: where the mean over channels is above 0.5.
 THRESHOLD = """
 import torch
@@ -294,6 +310,17 @@ class Recipes(Recipe):
             torch.testing.assert_close(made.float(), expected, rtol=0, atol=0.1)
             self.assertEqual(tokens.input_ids[0].tolist(), tensors[f"prompt-{number}.tokens"].tolist())
 
+    @needs("torch", "numpy", "safetensors")
+    def test_hidden_states_of_vllm(self):
+        import numpy
+
+        (self.folder / "vllm.py").write_text(ENGINE)
+        (self.folder / "prompts.txt").write_text("\n".join("x" * length for length in range(1, 21)))
+        shutil.copy(PROGRAMS / "engine_states.py", self.folder)
+        self.run_recipe("Hidden states of vLLM")
+        self.assertEqual({f"cmpl-{number}_x.npy" for number in range(20)}, self.results("*.npy"))
+        self.assertEqual((3, 8), numpy.load(self.output / "cmpl-7_x.npy").shape)
+
     @needs("torch", "torchvision", "pycocotools")
     def test_instances_in_cocos_format(self):
         import numpy
@@ -429,7 +456,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(17, len(recipes()))
+        self.assertEqual(18, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
