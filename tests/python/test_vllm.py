@@ -291,6 +291,7 @@ class Vllm(World):
         self.assertEqual(given, offramp.vllm.options_for(given, 0))
         self.assertEqual({"output": "/data/out-2", "slabs": 3}, offramp.vllm.options_for(given, 2))
         self.assertEqual({"run_dir": os.path.abspath("run")}, offramp.vllm.options_for({"run_dir": "run"}, 0))
+        self.assertEqual({"output": "s3://b/out-1"}, offramp.vllm.options_for({"output": "s3://b/out"}, 1))
         self.assertEqual("cmpl-a__b___1-c0ffee", offramp.vllm.key_of("cmpl-a/.b\0é.1-c0ffee"))
         self.assertEqual(200, len(offramp.vllm.key_of("x" * 900)))
 

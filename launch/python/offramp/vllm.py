@@ -110,7 +110,7 @@ class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):
         if dead > self._dead_letters:
             logger.error(
                 "Consumers failed, and requests became dead letters: offramp dead-letters list --run-dir %s",
-                self._egress._run_dir,
+                self._egress.run_dir,
             )
             self._dead_letters = dead
 
@@ -136,12 +136,12 @@ class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):
             super().shutdown()
 
 
-def options_for(given: Mapping[str, Any], replica: int) -> dict[str, Any]:
+def options_for(arguments: Mapping[str, Any], replica: int) -> dict[str, Any]:
     """The arguments of the Egress: folders are absolute, and each data-parallel replica has its own."""
-    options = dict(given)
+    options = dict(arguments)
     for name in ("output", "run_dir"):
-        if options.get(name):
-            options[name] = os.path.abspath(options[name]) + (f"-{replica}" if replica else "")
+        if given := options.get(name):
+            options[name] = (given if "://" in given else os.path.abspath(given)) + (f"-{replica}" if replica else "")
     return options
 
 
