@@ -14,6 +14,7 @@ import unittest
 
 from test_libraries import Delivered, needs
 from tests.support.launched_run import ROOT
+from tests.support.tiny_nnunet import CASES, write_model, write_scans
 from tests.support.waiting import WATCHDOG_SECONDS
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
@@ -404,6 +405,21 @@ class Recipes(Recipe):
             with Image.open(self.output / f"{key}.jpg") as image:
                 self.assertEqual(("JPEG", "RGB", (14, 14)), (image.format, image.mode, image.size))
 
+    @unittest.skipUnless(importlib.util.find_spec("nnunetv2"), "skipped: no nnunetv2 (pip install nnunetv2)")
+    def test_nnu_net(self):
+        import SimpleITK
+
+        write_model(self.folder / "MODEL")
+        write_scans(self.folder / "scans")
+        shutil.copy(PROGRAMS / "segment.py", self.folder)
+        self.environment["nnUNet_def_n_proc"] = "2"
+        self.run_recipe("nnU-Net")
+        for name in CASES:
+            scan = SimpleITK.ReadImage(self.folder / "scans" / f"{name}_0000.nii.gz")
+            made = SimpleITK.ReadImage(self.output / f"{name}.nii.gz")
+            self.assertEqual((scan.GetSize(), scan.GetSpacing()), (made.GetSize(), made.GetSpacing()))
+            self.assertEqual({0, 1, 2}, set(SimpleITK.GetArrayFromImage(made).flat))
+
     @needs("torch")
     def test_logits_in_a_quarter_of_the_bytes(self):
         import numpy
@@ -456,7 +472,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(18, len(recipes()))
+        self.assertEqual(19, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
