@@ -76,6 +76,9 @@ Problem check_text(const std::string& text) {
 
 // "s3://bucket/folder" would be a folder "s3:" below the working folder.
 Problem check_local(const std::string& path) {
+    for (const char* const store : {"s3:/", "gs:/", "az:/", "abfs:/"})
+        if (path.starts_with(store) && !path.starts_with(std::string(store) + "/"))
+            return "has one slash, and a URL has two: " + std::string(store) + "/BUCKET/PREFIX";
     const std::size_t end = path.find("://");
     const auto is_in_scheme = [](unsigned char letter) {
         return std::isalnum(letter) != 0 || letter == '+' || letter == '-' || letter == '.';
@@ -84,8 +87,8 @@ Problem check_local(const std::string& path) {
         !std::all_of(path.begin(), path.begin() + static_cast<std::ptrdiff_t>(end), is_in_scheme))
         return std::nullopt;
     return "is a URL, and " + path.substr(0, end) +
-           ":// is not supported: mount it or copy the files; a processor can upload results "
-           "(tests/examples/processors/to_s3.py)";
+           ":// is not supported: mount it or copy the files. Results may go to s3://, gs://, az:// and abfs:// "
+           "(--output)";
 }
 
 // The same text for all spellings of a path.

@@ -88,7 +88,7 @@ def path(name: str, value: Any) -> str:
         raise BadArgument(f"{name} is {value!r:.80}. Give a path: a str or a pathlib.Path")
     if scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", os.fspath(value)):
         raise BadArgument(
-            f"{name} is {value!r:.80}, and {scheme[0]} is not supported. Give a local folder: mount it, or upload results in the processor"
+            f"{name} is {value!r:.80}, and {scheme[0]} is not supported. Give a local folder; results may also go to s3://, gs://, az:// and abfs://"
         )
     return encodable(name, os.fspath(value))
 

@@ -228,6 +228,8 @@ TEST_F(Parsing, EveryPathRefusesAUrl) {
         }
     }
     EXPECT_GE(paths, 8);
+    EXPECT_THAT(refusal({"--output=s3:/bucket/x"}).text,
+                HasSubstr("has one slash, and a URL has two: s3://BUCKET/PREFIX"));
     EXPECT_NO_THROW(parse({"--output", "a:b/c://d", "--run-dir", "://x"})) << "a name with a colon is no URL";
 }
 
