@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -26,6 +27,13 @@
 
 namespace offramp {
 namespace {
+
+// Differs for each run of this process: earlier results that are renamed aside carry the id of the run that did it.
+std::string next_run_id() {
+    static std::atomic<unsigned> runs{0};
+    const unsigned run = ++runs;
+    return "egress-" + std::to_string(::getpid()) + (run == 1 ? "" : "-" + std::to_string(run));
+}
 
 constexpr std::uint32_t kMostSlabs = 1U << 16;
 constexpr std::size_t kMostSampleBytes = std::size_t{1} << 44;  // far above any memory, far below an overflow of a sum
@@ -75,7 +83,7 @@ EmbeddedEgressOptions checked(EmbeddedEgressOptions options) {
     require(options.run.broker.max_failures >= 1, "max_failures is 0",
             "Give at least 1: " + std::to_string(usual.max_failures) + " is the default");
     options.plan.batch = options.run.stream.batch = static_cast<std::uint32_t>(rows);
-    if (options.run_id.empty()) options.run_id = "egress-" + std::to_string(::getpid());
+    if (options.run_id.empty()) options.run_id = next_run_id();
     RunNames::check_run_id(options.run_id);
     return options;
 }

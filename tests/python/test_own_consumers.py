@@ -396,6 +396,16 @@ def save(slab):
             ),
         )
 
+    def test_two_loops_of_one_process_rename_results_aside(self):
+        program = """
+            import sys, numpy, offramp
+            for number in range(3):
+                with offramp.Egress(output=sys.argv[1], processor="npy", consumers=1, settings={"overwrite": True}) as egress:
+                    egress.submit(numpy.full((1, 1), number), ["key"])
+        """
+        self.end(self.python(program, self.work.output))
+        self.assertEqual(2, len(self.kept()))
+
     def test_a_killed_loop_with_overwrite_continues_in_the_new_folder(self):
         self.work.run(batches=2)
         before = self.everything_in(self.work.output)
