@@ -1,6 +1,7 @@
 """The command: creates the network, compiles it, compares the result with the network, and writes the model's files."""
 
 import logging
+import os
 import pathlib
 import sys
 import tempfile
@@ -42,6 +43,8 @@ def export(wish):
     module = compiling.prepared(network.module, plan)
     file = pathlib.Path(wish.output or f"{network.name}.pt2")
     check_places(file)
+    if file.exists() and os.path.exists(wish.model) and os.path.samefile(file, wish.model):
+        raise WriteError(f"--output {file} is the program to be compiled, which would be replaced", "Give another file")
     if file.exists():
         say(f"{file} exists and will be replaced once the new model is complete; pass --output to write another file")
     try:
