@@ -12,6 +12,7 @@ crop(). The first dimension counts the samples. Thread: any. Errors: BadArgument
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any, Mapping
 
 from offramp import _validate
@@ -24,6 +25,7 @@ __all__ = ["argmax", "bitpack", "crop", "fp8", "int8", "jpeg", "restore", "topk"
 _LONGEST_SIDE = 65_500  # libjpeg's limit
 _LEAST_ON_CUDA = (0, 22)  # older versions read a picture's bytes on a stream that does not wait for the encoder
 _EXAMPLE = "a uint8 tensor of shape (samples, 3, height, width), or a list of tensors of shape (3, height, width)"
+_LEAST_SCALE, _LARGEST_SCALE = 1e-37, 2e36  # float32 holds them, and 127 times as much
 _LARGEST_FP8 = 448.0  # of float8_e4m3fn
 
 
@@ -34,6 +36,7 @@ def argmax(scores: Any, dim: int = 1) -> Any:
     """
     torch = _require("scores", scores, 2)
     dim = _dim_of(scores, dim)
+    _require_scores(scores, dim)
     return scores.argmax(dim).to(_index_type(torch, scores.shape[dim]))
 
 
@@ -44,6 +47,7 @@ def topk(scores: Any, k: int, dim: int = 1) -> dict[str, Any]:
     """
     torch = _require("scores", scores, 2)
     dim = _dim_of(scores, dim)
+    _require_scores(scores, dim)
     extent = scores.shape[dim]
     values, indices = scores.topk(_validate.whole("k", k, extent, f"1 to {extent}, the scores", least=1), dim)
     return {"values": values, "indices": indices.to(_index_type(torch, extent))}
@@ -56,7 +60,7 @@ def int8(values: Any, scale: float | None = None, dim: int | None = None) -> dic
     sample. Shape of the scale: that of `values`, with extents of 1.
 
     Error of a restored value: at most half the scale, beside the rounding of float32. Where a sample (or channel) has a
-    NaN or an infinity, all of it is restored as NaN.
+    NaN, an infinity or a float64 beyond float32, all of it is restored as NaN.
 
     `scale`: one for all values, such as one that you measured before. Values beyond 127 times the scale are restored as
     127 times the scale, and NaN as 0.
@@ -66,9 +70,10 @@ def int8(values: Any, scale: float | None = None, dim: int | None = None) -> dic
         scales = _scales(values, 127.0, dim)
     elif dim is not None:
         raise BadArgument("scale and dim were given. Give a scale for all values, or a dim with a scale for each index")
-    elif not 0 < _validate.number("scale", scale) < math.inf:
-        raise BadArgument(f"scale is {scale}. Give a positive number")
+    elif not _LEAST_SCALE <= _validate.number("scale", scale) <= _LARGEST_SCALE:
+        raise BadArgument(f"scale is {scale}. Give a number from {_LEAST_SCALE} to {_LARGEST_SCALE}")
     else:
+        _require_floats(values)
         shape = (len(values),) + (1,) * (values.dim() - 1)
         scales = torch.full(shape, float(scale), dtype=torch.float32, device=values.device)
     return {"int8": _multiples(values, scales).round_().clamp_(-127, 127).to(torch.int8), "scale": scales}
@@ -116,8 +121,13 @@ def crop(values: Any, boxes: Any) -> dict[str, Any]:
     """
     torch = _require("values", values, 3)
     height, width = values.shape[-2:]
-    rows = boxes.tolist() if hasattr(boxes, "tolist") else list(boxes)
-    if len(rows) != len(values) or not all(isinstance(row, (list, tuple)) and len(row) == 4 for row in rows):
+    rows = boxes.tolist() if hasattr(boxes, "tolist") else boxes
+    if (
+        not isinstance(rows, (list, tuple))
+        or len(rows) != len(values)
+        or not all(isinstance(row, (list, tuple)) and len(row) == 4 for row in rows)
+        or not all(isinstance(number, Real) for row in rows for number in row)
+    ):
         raise BadArgument(
             f"boxes do not have the shape ({len(values)}, 4). Give left, top, right, bottom of each sample"
         )
@@ -289,8 +299,7 @@ def _scales(values: Any, largest: float, dim: int | None) -> Any:
     torch = torch_of_the_caller()
     kept = {0} if dim is None else {0, _dim_of(values, dim)}
     over = [each for each in range(values.dim()) if each not in kept]
-    if not values.is_floating_point():
-        raise BadArgument(f"'values' has elements of type {_type(values)}. Give floats")
+    _require_floats(values)
     if values.numel() == 0:
         return torch.zeros(
             [extent if at in kept else 1 for at, extent in enumerate(values.shape)], device=values.device
@@ -299,6 +308,18 @@ def _scales(values: Any, largest: float, dim: int | None) -> Any:
     if not over:
         return values.abs().float() / largest
     return torch.linalg.vector_norm(values, math.inf, over, keepdim=True).float() / largest
+
+
+def _require_floats(values: Any) -> None:
+    if not values.is_floating_point():
+        raise BadArgument(f"'values' has elements of type {_type(values)}. Give floats")
+
+
+def _require_scores(scores: Any, dim: int) -> None:
+    if scores.is_complex() or _type(scores) == "bool":
+        raise BadArgument(f"'scores' has elements of type {_type(scores)}. Give numbers in an order")
+    if scores.shape[dim] == 0:
+        raise BadArgument(f"'scores' of shape {tuple(scores.shape)} has no scores in dimension {dim}")
 
 
 def _multiples(values: Any, scales: Any) -> Any:
