@@ -177,6 +177,7 @@ class OnTheCpu(Egresses):
             pending,
             numbers.repeat_interleave(2, 3)[..., ::2],
             numbers[:1].expand(2, 3, 4, 5),
+            torch.ones(1, 3, 4, 5).expand(2, 3, 4, 5),
             numbers.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0),
             last[1:],
         ]
@@ -626,6 +627,22 @@ class OnAGpu(Egresses):
                 egress.submit(other, keys_of(1000 + batch, 8), stream=stream if batch % 2 else stream.cuda_stream)
                 del other
         self.assertEqual("320 []\n", self.end(checker))
+
+    def test_page_locked_memory_is_copied_after_the_device_has_written_it(self):
+        import torch
+
+        made = torch.full((8, 1 << 10), 7, dtype=torch.int32, device="cuda")
+        host = torch.zeros(made.shape, dtype=made.dtype, pin_memory=True)
+        torch.cuda.synchronize()
+        reader = self.reader()
+        with offramp.Egress(self.run_dir) as egress:
+            for batch in range(3):  # from the second on, the batch cache copies
+                host.zero_()
+                torch.cuda._sleep(200_000_000)
+                host.copy_(made, non_blocking=True)
+                egress.submit(host[1:], keys_of(batch, 7))  # a slice has no counter of writes
+        seen = self.seen_by(reader)
+        self.assertEqual({7}, {number for _, _, values in seen.values() for number in values["output"]})
 
     def test_foreign_arrays_in_any_order_are_read_after_their_stream(self):
         import torch

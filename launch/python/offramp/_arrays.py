@@ -14,7 +14,16 @@ from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
 from offramp._errors import BadArgument
 from offramp._exchange import Exchanged, attribute, of_cuda_interface, of_dlpack, outcome
 from offramp._order import ROW_MAJOR, Layout, Order, Shape, order_of, outermost_first
-from offramp._torch import Memory, current_stream, handle_of, is_torch, on_stream, require_dense, torch_of_the_caller
+from offramp._torch import (
+    Memory,
+    current_stream,
+    handle_of,
+    is_torch,
+    on_stream,
+    require_dense,
+    torch_of_the_caller,
+    wait_for_device_copy_into,
+)
 
 
 ONLY = "output"  # the name of a tensor submitted without a name
@@ -197,14 +206,15 @@ def _of_torch(name: str, tensor: Any, copy: bool | None, layout: Layout | None, 
     actual = ROW_MAJOR if tensor.is_contiguous() else order_of(shape, tensor.stride())
     order = _order_for(layout, shape, actual)
     device = "cpu" if tensor.device.type == "cpu" else f"cuda:{tensor.device.index}"
-    address = tensor.data_ptr()
-    # an empty one has nothing to change
-    memory = None if copy or 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
-    given = Outputs(tensor, address, dtype, shape, device, order, memory=memory)
-    if not copy and actual == order and not tensor.is_neg() and (copy is False or not given.may_change_unseen):
-        return given
+    if not copy and actual == order and not tensor.is_neg():
+        address = tensor.data_ptr()
+        # an empty one has nothing to change
+        memory = None if 0 in shape else Memory(name, tensor, address, dtype.bits // 8)
+        given = Outputs(tensor, address, dtype, shape, device, order, memory=memory)
+        if copy is False or not given.may_change_unseen:
+            return given
     made = _copied(tensor, order, stream)
-    return given._replace(owner=_with_sources(made, tensor, stream), address=made.data_ptr(), memory=None, is_own=True)
+    return Outputs(_with_sources(made, tensor, stream), made.data_ptr(), dtype, shape, device, order, is_own=True)
 
 
 def _with_sources(made: Any, sources: Any, stream: object) -> Any:
@@ -216,6 +226,7 @@ def _with_sources(made: Any, sources: Any, stream: object) -> Any:
 
 
 def _copied(tensor: Any, order: Order, stream: object) -> Any:
+    wait_for_device_copy_into(tensor)
     with on_stream(stream, tensor.device):
         if order != ROW_MAJOR:
             tensor = tensor.permute(outermost_first(order, tensor.dim()))

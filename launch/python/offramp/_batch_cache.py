@@ -10,7 +10,7 @@ from typing import Any, Sequence, Union
 
 from offramp._arrays import Outputs, order_of_numpy
 from offramp._order import order_of
-from offramp._torch import Kind, Memory, is_torch
+from offramp._torch import Kind, Memory, is_torch, wait_for_device_copy_into
 
 
 class _TorchEntry:
@@ -26,6 +26,7 @@ class _TorchEntry:
         address = tensor.data_ptr()
         outputs = Outputs(tensor, address, *self._fields, Memory(name, tensor, address, self._element_bytes))
         if copy is None and outputs.may_change_unseen:
+            wait_for_device_copy_into(tensor)
             made = tensor.clone()
             return Outputs(made, made.data_ptr(), *self._fields, is_own=True)
         return outputs

@@ -72,6 +72,14 @@ def on_stream(stream: object, device: Any) -> ContextManager[object]:
     return context
 
 
+def wait_for_device_copy_into(tensor: Any) -> None:
+    """A copy off a GPU into page-locked memory may be in progress, on PyTorch's current stream."""
+    if tensor.device.type == "cpu":
+        cuda = torch_of_the_caller().cuda
+        if cuda.is_initialized() and tensor.is_pinned():
+            cuda.current_stream().synchronize()
+
+
 def handle_of(stream: object) -> int:
     """The handle of a number, a torch.cuda.Stream or a cupy.cuda.Stream; 0 is the legacy stream."""
     for attribute in ("cuda_stream", "ptr"):
