@@ -43,7 +43,8 @@ class Maps(Egresses):
         }
 
     def expected(self):
-        return {key: self.model(row).tolist() for keys, inputs in self.batches for key, row in zip(keys, inputs)}
+        # of whole batches: one row alone may take another kernel, which rounds differently
+        return {key: row for keys, inputs in self.batches for key, row in zip(keys, self.model(inputs).tolist())}
 
     def test_results_are_in_place_and_counted(self):
         stats = self.map(self.batches, self.model)
@@ -64,6 +65,7 @@ class Maps(Egresses):
         self.assertEqual({str(7 + row): self.model(value).tolist() for row, value in enumerate(values)}, self.results())
 
     def test_inputs_are_passed_by_their_form(self):
+        import numpy
         import torch
 
         def seen(*inputs, **named):
@@ -82,11 +84,12 @@ class Maps(Egresses):
                     {"keys": lambda batch: iter(batch["name"]), "inputs": lambda batch: batch["ids"]},
                 ),
                 (one, {"keys": len}),
+                (one, {"keys": lambda batch: numpy.int64(len(batch))}),
             )
         ):
             calls, self.output = [], self.folder / f"out {number}"
             self.map([batch], seen, device="meta", select=lambda outputs: outputs["chosen"][1], **given)
-            self.assertEqual([[(2, [])], [(0, ["ids", "mask"])], [(1, [])], [(1, [])]][number], calls)
+            self.assertEqual([(2, [])] if number == 0 else [(0, ["ids", "mask"])] if number == 1 else [(1, [])], calls)
             self.assertEqual({key: [1, 1] for key in (keys if number < 3 else "01")}, self.results())
 
     def test_a_part_is_selected_by_name_or_index(self):
@@ -150,6 +153,7 @@ class Maps(Egresses):
             ({"batches": [{"image": 1}]}, "not a tuple .keys, inputs.. Pass keys= and inputs="),
             ({"batches": [(["a"],)]}, "not a tuple .keys, inputs.. Pass keys= and inputs="),
             ({"batches": [([1.5], self.batches[0][1])]}, "Give texts, paths or whole numbers"),
+            ({"batches": [(self.batches[0][1], [0, 1])]}, r"its keys, and is an array of shape \(2, 3\)"),
         ):
             with self.subTest(text), self.assertRaisesRegex(offramp.BadArgument, text):
                 self.map(**{"batches": self.batches, "model": self.model, **arguments})

@@ -97,6 +97,10 @@ class Taps(Egresses):
         self.assertEqual(6, egress.stats().samples_completed)
         self.assertEqual(self.expected, [numpy.load(output / f"{key}.output.npy").tolist() for key in range(6)])
 
+    def test_keys_that_are_left_are_reported(self):
+        with self.assertWarnsRegex(RuntimeWarning, "2 of the keys were not used"):
+            self.seen_with(self.run_loop, keys=list("abcdefgh"))
+
     def test_unusable_arguments_are_refused(self):
         egress = offramp.Egress(self.run_dir)
         self.addCleanup(egress.close)

@@ -7,7 +7,7 @@ import gc
 import itertools
 import sys
 import warnings
-from typing import Any, Callable, Iterable, Iterator, Mapping, Protocol, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Protocol, Sized, Union
 
 from offramp import _validate
 from offramp._arrays import named_tensors
@@ -43,6 +43,12 @@ def tapped(egress: _Receiver, module: Any, keys: KeySource, select: Select, copy
         yield
     finally:
         handle.remove()
+    if tap.calls > 0 and tap.unused > 0:
+        warnings.warn(
+            f"{tap.unused} of the keys were not used: the module returned fewer samples. Check that each sample has its own key",
+            RuntimeWarning,
+            stacklevel=level_of_the_caller(),
+        )
     if tap.calls == 0:
         warnings.warn(
             f"the {type(module).__qualname__} was not called while it was tapped: nothing was submitted. If torch.compile or torch.jit.script "
@@ -67,8 +73,14 @@ class _Tap:
         self._egress, self._select, self._copy = egress, require_selection(select), copy
         self._ask = keys if callable(keys) else None
         self._keys = None if keys is None or callable(keys) else _iterator_of(keys)
+        self._count = len(keys) if isinstance(keys, Sized) else 0
         self._taken = 0
         self.calls = 0
+
+    @property
+    def unused(self) -> int:
+        """Keys that are left; 0 if their number is unknown."""
+        return max(0, self._count - self._taken)
 
     def submit(self, outputs: object) -> None:
         self.calls += 1

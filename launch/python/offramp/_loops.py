@@ -8,6 +8,7 @@ import itertools
 import os
 import sys
 import warnings
+from numbers import Integral
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence
 
 from offramp import _validate
@@ -114,7 +115,7 @@ def _parts_with(
     def parts_of(batch: Any) -> tuple[Sequence[str] | int, object]:
         found = _checked(batch)[0] if keys is None else keys(batch)
         given = inputs(batch) if inputs is not None else batch if keys is not None else _after_keys(batch)
-        return found if isinstance(found, int) else keys_of(found), given
+        return int(found) if isinstance(found, Integral) else keys_of(found), given
 
     return parts_of
 
@@ -124,6 +125,11 @@ def _checked(batch: Any) -> Any:
         raise BadArgument(
             f"a batch is of type {type(batch).__qualname__}, not a tuple (keys, inputs). Pass keys= and inputs=, functions of a batch: "
             "keys=lambda batch: batch['key'], inputs=lambda batch: batch['image']; or keys=len for a batch of inputs alone"
+        )
+    if getattr(batch[0], "ndim", 0) > 1:
+        raise BadArgument(
+            f"the first element of a batch is its keys, and is an array of shape {tuple(batch[0].shape)}. For batches of images and labels, pass "
+            "keys=lambda batch: len(batch[0]), inputs=lambda batch: batch[0]"
         )
     return batch
 
