@@ -117,7 +117,7 @@ class FullRunDirectoryTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         lock = OutputLock(folder.name, "a-run")
         self.addCleanup(lock.close)
-        plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, consumer=["true"])
+        plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, place=None, consumer=["true"])
         run_dir = RunDir(
             Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")),
             pathlib.Path(folder.name, "run"),
