@@ -88,7 +88,8 @@ void Uploads::store(const Progress& progress) {
     }
     const std::string how = child_->end();
     child_.reset();
-    throw Error(ErrorKind::SinkUnavailable, "the program that stores objects (" + command_ + ") ended " + how);
+    // Not SinkUnavailable: a program that never starts would be started forever.
+    throw SlabFailed("the program that stores objects (" + command_ + ") ended " + how);
 }
 
 // Keeps the folders, as HeldOutput requires.

@@ -27,7 +27,7 @@ class Uploads {
 
     const std::string& folder() const { return folder_; }
     // Runs `processor`, then stores its files. Borrows it. Errors: those of the processor; SinkUnavailable if the store
-    // gives no answer; ConfigError if it refuses every object; SlabFailed if it refuses this slab's.
+    // gives no answer; ConfigError if it refuses every object; SlabFailed if it refuses this slab's or the child dies.
     SlabProcessor& after(SlabProcessor& processor);
 
   private:

@@ -272,6 +272,46 @@ class Faults(WithAStore):
         self.assertEqual(0, code, output)
         self.require_whole()
 
+    def test_names_that_no_object_can_have_become_dead_letters(self):
+        world = self.world(*COPY)
+        tool = world.folder / "tool.py"
+        tool.write_text(TOOL.replace('folder / each["key"])', 'folder / each["key"].replace("17", "1\\t7"))'))
+        self.assertEqual(84, world.start("--processor", f"exec:{sys.executable} {tool}").wait(), world.logs())
+        (left,) = world.summary()["dead_letters"]
+        self.assertEqual(1, left["samples"])
+        self.assertIn('Path "own/1\t7"', left["reason"])
+
+    def test_the_death_of_a_program_that_stores_objects_counts_as_a_failure(self):
+        world = self.world(*COPY)
+        self.store.hold = lambda method, key: method == "PUT" and key.endswith("/9.payload.npy")
+        world.start()
+        self.store.wait_for_held()
+        for pid in world.processes():
+            with contextlib.suppress(OSError):
+                if b"uploader-of-a-consumer" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+        self.store.release()
+        self.assertEqual(0, world.wait(), world.logs())
+        self.assertIn("ended by SIGKILL", world.logs())
+        self.assertNotIn("exit code 75", (world.folder / "launcher.log").read_text())
+        self.require_whole()
+
+    def test_a_conflict_with_another_request_is_repeated(self):
+        find_packages_of_launch(self)
+        from offramp_launch.stores import store
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, self.store.environment):
+            file = pathlib.Path(folder, "file")
+            opened = store.Store("s3://bucket/results")
+            file.write_bytes(b"earlier")
+            opened.store_file("file", file, "mine")
+            file.write_bytes(b"later")
+            left = ["409 Conflict"] * 6  # both writes, with the library's own repetitions
+            self.store.refuse = lambda method, key: left.pop() if method == "PUT" and left else None
+            opened.store_file("file", file, "mine")
+            self.assertEqual([], left)
+            self.assertEqual({"file": b"later"}, self.store.objects("results"))
+
     def test_large_files_are_stored_in_parts(self):
         find_packages_of_launch(self)
         from offramp_launch.stores import store

@@ -156,7 +156,7 @@ class Store:
         version = {key: there.meta[key] for key in ("e_tag", "version") if there.meta[key] is not None}
         try:
             self._put(name, path, work, version)
-        except self._library.exceptions.PreconditionError as problem:
+        except (self._library.exceptions.PreconditionError, _exists()) as problem:
             raise _MayPass(reason_of(problem)) from problem
 
     def _put(self, name, data, work, mode):
@@ -188,6 +188,8 @@ class Store:
                 raise Refused(reason_of(problem)) from problem
             except self._library.exceptions.BaseError as problem:
                 why = self._sorted(problem)
+            except ValueError as problem:  # a name that obstore accepts for no object, such as one with a tab
+                why = Failed(reason_of(problem))
             except _MayPass as problem:
                 why = problem
             if not isinstance(why, _MayPass):

@@ -45,6 +45,8 @@ def serve(_, argv):
                 answer(refused=problem.in_one_line())
             except (Failed, OSError) as problem:
                 answer(failed=str(problem))
+            except Exception as problem:  # an answer counts a failure with its reason
+                answer(failed=f"{type(problem).__name__}: {problem}")
     return int(ExitCode.OK)
 
 
