@@ -126,9 +126,9 @@ def setting_given(name, argv, environment=os.environ):
         return given
     try:
         found = re.search(
-            rf"""(?m)^\s*{name}\s*=\s*["']?([^"'#\n]*)""",
+            rf"""(?m)^\s*{name}\s*=\s*(?:"([^"\n]*)|'([^'\n]*)|([^"'#\n]*))""",
             pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text(),
         )
     except (KeyError, OSError, UnicodeDecodeError):
         return ""
-    return found[1].strip() if found else ""
+    return next(filter(None, found.groups()), "").strip() if found else ""

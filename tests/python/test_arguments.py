@@ -52,6 +52,7 @@ class Arguments(World):
             try:
                 call()
             except offramp.BadArgument as problem:
+                self.assertNotIn("SECRET", str(problem))
                 self.assertRegex(str(problem), r"\. [A-Z]", "it has a remedy")
                 self.assertNotIn("\n", str(problem))
             else:
@@ -70,7 +71,16 @@ class Arguments(World):
 
         float32 = ("float32", (4, 3))
         own = {
-            "output": [*NAMES, None, "https://host/x", "s3://a\0b", pathlib.Path("s3://bucket/x"), "", Odd()],
+            "output": [*NAMES, None, "https://host/x", pathlib.Path("s3://bucket/x"), "", Odd()]
+            + [
+                "s3://K:SECRET@b/x",
+                "s3://b/x#y",
+                "s3://b/x?y",
+                "s3://b/%41",
+                "s3://b/x\ty",
+                "s3://b/x/../y",
+                "s3://a\0b",
+            ],
             "processor": [5, "", NUL, SURROGATE, Odd(), "absent.py:save", "so:absent.so"],
             "consumers": ["8", 2.5, -1, 65, [1], numpy.arange(2)],
             "settings": [5, ["x"], numpy.arange(2), {5: 1}, {"": 1}, {SURROGATE: 1}]

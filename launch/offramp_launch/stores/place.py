@@ -26,7 +26,7 @@ from offramp_launch.arguments import setting_given, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.output_folder import OWNER, STORE, describe_work, holds_work, is_bare
 from offramp_launch.places import LAUNCHER
-from offramp_launch.stores.store import URL, Failed, Refused, Store, Unavailable
+from offramp_launch.stores.store import URL, Failed, Refused, Store, Unavailable, flaw_of
 
 FLAG, VARIABLE = "--output", "OFFRAMP_OUTPUT"
 UPLOADER = "OFFRAMP_UPLOADER"  # consumer/worker/uploads.cpp
@@ -41,9 +41,19 @@ REFUSED = {
 
 
 def url_given(argv, environment=os.environ):
-    """The object store's URL in --output, its variable or the settings file; empty for a folder."""
+    """
+    The object store's URL in --output, its variable or the settings file; empty for a folder. Errors: UsageError for a
+    URL that the store would read otherwise.
+    """
     given = setting_given("output", argv, environment)
-    return given if URL.match(given) else ""
+    if not URL.match(given):
+        return ""
+    if flaw := flaw_of(given):
+        raise UsageError(
+            f"--output is a URL with {flaw}",
+            "Give BUCKET and PREFIX: s3://BUCKET/PREFIX, and credentials in the environment",
+        )
+    return given
 
 
 def take(argv):

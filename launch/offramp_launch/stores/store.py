@@ -214,6 +214,20 @@ class Store:
         return Failed(text)
 
 
+def flaw_of(url):
+    """
+    Why obstore would store elsewhere than the URL says, or why others would see credentials; empty for a proper URL.
+    The text does not repeat the URL, which may contain a secret.
+    """
+    scheme, _, rest = url.partition("://")
+    bucket = rest.partition("/")[0]
+    if ":" in bucket or "@" in bucket and not scheme.lower().startswith("abfs"):  # Azure: abfs://CONTAINER@ACCOUNT
+        return "user info or a port"
+    if found := re.search(r"[?#%\x00-\x1f\x7f]|\s$", rest):
+        return f"the character {found[0]!r}"
+    return "a part '.' or '..'" if {".", ".."} & set(rest.split("/")) else ""
+
+
 def _exists():
     return library().exceptions.AlreadyExistsError
 

@@ -73,14 +73,35 @@ def encodable(name: str, value: str, errors: str = "surrogateescape") -> str:
 STORES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss")
 
 
+# offramp_launch/stores/store.py
+def flaw_of(url: str) -> str:
+    """
+    Why obstore would store elsewhere than the URL says, or why others would see credentials; empty for a proper URL.
+    The text does not repeat the URL, which may contain a secret.
+    """
+    scheme, _, rest = url.partition("://")
+    bucket = rest.partition("/")[0]
+    if ":" in bucket or "@" in bucket and not scheme.lower().startswith("abfs"):  # Azure: abfs://CONTAINER@ACCOUNT
+        return "user info or a port"
+    if found := re.search(r"[?#%\x00-\x1f\x7f]|\s$", rest):
+        return f"the character {found[0]!r}"
+    return "a part '.' or '..'" if {".", ".."} & set(rest.split("/")) else ""
+
+
 def store_url(name: str, value: Any) -> str | None:
     """The URL of an object store; None for anything else."""
     if not isinstance(value, (str, os.PathLike)):
         return None
     found = re.match(rf"({'|'.join(STORES)}):/(/?)", text := os.fsdecode(value), re.IGNORECASE)
     if found and not found[2] and not isinstance(value, str):
-        raise BadArgument(f"{name} is {value!r:.80}: a path has one slash of a URL's two. Give a str")
-    return encodable(name, text) if found and found[2] else None
+        raise BadArgument(f"{name} is a URL as a path, which has one slash of the two. Give a str")
+    if not found or not found[2]:
+        return None
+    if flaw := flaw_of(text):
+        raise BadArgument(
+            f"{name} is a URL with {flaw}. Give BUCKET and PREFIX: s3://BUCKET/PREFIX, and credentials in the environment"
+        )
+    return encodable(name, text)
 
 
 def path(name: str, value: Any) -> str:

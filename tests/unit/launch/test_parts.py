@@ -32,11 +32,39 @@ from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
 from offramp_launch.places import Places
+from offramp_launch.stores import place
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 class ArgumentsTest(unittest.TestCase):
+    def test_flawed_urls_are_refused_without_their_secret(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "settings.toml")
+            for url, flaw in (
+                ("s3://KEY:SECRET@bucket/a", "user info"),
+                ("s3://KEY:SEC/RET@bucket/a", "user info"),
+                ("s3://SECRET@bucket/a", "user info"),
+                ("abfss://KEY:SECRET@account/a", "user info"),
+                ("s3://bucket/SECRET#b", "'#'"),
+                ("s3://bucket/SECRET?b=1", r"'\?'"),
+                ("s3://bucket/SECRET%41", "'%'"),
+                ("s3://bucket/SECRET\tb", r"'\\t'"),
+                ("s3://bucket/SECRET ", "' '"),
+                ("s3://bucket/./SECRET", "'.' or '..'"),
+                ("s3://bucket/SECRET/..", "'.' or '..'"),
+            ):
+                file.write_text(f"output = '{url}'\n")
+                given = [([f"--output={url}"], {}), ([], {"OFFRAMP_OUTPUT": url})]
+                for argv, environment in given + [([], {"OFFRAMP_CONFIG": str(file)})] * (not url.endswith(" ")):
+                    with self.subTest(argv=argv), self.assertRaisesRegex(LaunchError, flaw) as refused:
+                        place.url_given(argv, environment)
+                    self.assertEqual(ExitCode.USAGE, refused.exception.code)
+                    self.assertNotIn("SEC", str(refused.exception) + refused.exception.in_one_line())
+            for url in ("s3://bucket", "s3://bucket/a b/é@.c/", "abfs://container@account.dfs.core.windows.net/a"):
+                file.write_text(f'output = "{url}"  # a remark\n')
+                self.assertEqual(url, place.url_given([], {"OFFRAMP_CONFIG": str(file)}))
+
     def test_takes_its_flags_and_keeps_the_others_in_order(self):
         taken, rest = arguments.take_values(
             ["--batch", "4", "--python", "/p", "--x=1", "--cuda-dir=/c=d"], ["--python", "--cuda-dir"]
