@@ -215,6 +215,7 @@ class Refusals(WithAStore):
         self.refused(64, "NoSuchBucket", *COPY, output="s3://nobucket/results")
         for processor in ("records", "embeddings-sqlite", "npy,records"):
             self.refused(64, "it writes a database", *COPY[:-4], "--processor", processor, output="s3://bucket/db")
+        self.refused(64, "it writes to --write-path", *COPY[:-4], "--processor", "npy,write", output="s3://bucket/db")
         self.refused(64, "--gpus cannot be combined with", *COPY, "--gpus", "2", output="s3://bucket/gpus")
         self.refused(64, "https:// is not supported", *COPY, output="https://host/results")
         self.assertEqual(before, self.store.objects("results", own=True))

@@ -98,6 +98,11 @@ class Place:
                     f"--processor {processor} does not go with --output {self.url}: it writes a database, not files",
                     "Give it a run with a local --output, or choose npy, safetensors, mask-png or embeddings-parquet",
                 )
+            if processor == "write":
+                raise UsageError(
+                    f"--processor write does not go with --output {self.url}: it writes to --write-path",
+                    "Leave --output out, or choose npy or safetensors",
+                )
 
     def settle_run_dir(self, config):
         """With --resume, the run directory is that of the work in the prefix, unless --run-dir names a copy."""
