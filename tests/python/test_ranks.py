@@ -139,6 +139,7 @@ class Ranks(World):
         for arguments, reason in (
             ({"rank": 1}, "only one of rank and ranks is given"),
             ({"rank": 2, "ranks": 2}, "the rank is 2. Give 0 to 1"),
+            ({"rank": 0, "ranks": 2, "output": "s3://bucket/x"}, "object store, which does not go with several ranks"),
             ({"rank": 0, "ranks": 2, "processor": None}, "processor"),
         ):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, reason):

@@ -80,6 +80,11 @@ def egress(
     arguments = {"processor": processor, "identity": identity, "resume": resume, **options}
     if ranks == 1:
         return Egress(output=output, consumers=consumers, settings=settings, **arguments)
+    if _validate.store_url("output", output):
+        raise BadArgument(
+            "output is in an object store, which does not go with several ranks. Give a folder that all ranks reach at "
+            "the same path, and copy the results from there"
+        )
     work = _Work(os.path.abspath(_validate.path("output", output)), rank, ranks, settings or {}, processor)
     return _RankEgress(work, identity, consumers or _default_consumers(), arguments)
 
