@@ -4,6 +4,7 @@ they are. The server is moto's, behind a front that holds and refuses requests.
 """
 
 import collections
+import concurrent.futures
 import contextlib
 import functools
 import json
@@ -312,6 +313,34 @@ class Faults(WithAStore):
             opened.store_file("file", file, "mine")
             self.assertEqual([], left)
             self.assertEqual({"file": b"later"}, self.store.objects("results"))
+
+    def test_a_silent_store_is_given_up_earlier_for_small_requests(self):
+        find_packages_of_launch(self)
+        from offramp_launch.stores import store
+
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.dict(os.environ, self.store.environment),
+            mock.patch.multiple(store, REQUEST_SECONDS=1, SLOWEST=64 << 10),
+            concurrent.futures.ThreadPoolExecutor() as pool,
+        ):
+            small, large = pathlib.Path(folder, "small"), pathlib.Path(folder, "large")
+            small.write_bytes(b"few bytes")
+            large.write_bytes(bytes(8 << 20))
+            opened = store.Store("s3://bucket/results", patience=0)
+            self.store.hold = lambda method, key: True
+            put = pool.submit(opened.store_file, "large", large, "mine")
+            self.store.wait_for_held()
+            for call in (
+                lambda: opened.read("small"),
+                lambda: opened.names(1),
+                lambda: opened.store_file("small", small, "mine"),
+            ):
+                with self.assertRaises(store.Unavailable):
+                    call()
+            self.store.release()
+            put.result()
+            self.assertEqual(large.read_bytes(), self.store.objects("results")["large"])
 
     def test_large_files_are_stored_in_parts(self):
         find_packages_of_launch(self)

@@ -20,9 +20,11 @@ URL = re.compile(rf"(?:{'|'.join(SCHEMES)})://", re.IGNORECASE)
 WORK = "offrampwork"  # in an object's metadata; Azure accepts no '-' there
 PATIENCE_SECONDS = 20  # as --http-patience-seconds
 LONGEST_WAIT_SECONDS = 5
-CONNECT_SECONDS, REQUEST_SECONDS = 5, 600
+CONNECT_SECONDS, REQUEST_SECONDS = 5, 30
+SMALL = 1 << 20  # bytes. A request for more gets more time
+SLOWEST = 256 << 10  # bytes per second of one request, of which a consumer has 8 at a time
 LARGE = 1 << 30  # bytes. Larger files are stored in parts; S3 takes at most 5 GiB as a whole
-PART = 64 << 20
+PART, PARTS_AT_A_TIME = 64 << 20, 4
 NO_BUCKET = "NoSuchBucket"
 STATUS = re.compile(r"status code: (\d{3})")
 MAY_PASS = frozenset({408, 425, 429})  # and 5xx
@@ -60,36 +62,48 @@ def library():
 class Store:
     """
     `url`: s3://BUCKET/PREFIX, gs://, az://. Credentials and endpoint come from the environment; boto3, if installed,
-    reads ~/.aws. Thread: any. Blocks: on the network, up to `patience` seconds longer than one request takes. Errors:
-    Refused, Unavailable, Failed; the constructor: LaunchError.
+    reads ~/.aws. Thread: any. Blocks: on the network, up to `patience` seconds longer than one request takes, which is
+    REQUEST_SECONDS, and more for large files. Errors: Refused, Unavailable, Failed; the constructor: LaunchError.
     """
 
     def __init__(self, url, patience=PATIENCE_SECONDS):
         self._library, self._patience = library(), patience
         self.url = url.rstrip("/")
-        seconds = {
-            name: datetime.timedelta(seconds=value)
-            for name, value in {"init_backoff": 0.1, "max_backoff": 1.0, "retry_timeout": 10.0}.items()
-        }
         try:
-            self._store = importlib.import_module("obstore.store").from_url(
-                self.url,
-                client_options={
-                    "allow_http": True,
-                    "connect_timeout": f"{CONNECT_SECONDS}s",
-                    "timeout": f"{REQUEST_SECONDS}s",
-                },
-                retry_config={
-                    "max_retries": 2,
-                    "retry_timeout": seconds.pop("retry_timeout"),
-                    "backoff": {**seconds, "base": 2},
-                },
-                **_credentials(url),
-            )
+            self._credentials = _credentials(url)
+            self._store = self._open(REQUEST_SECONDS)
         except Exception as problem:  # obstore's, and boto3's
             raise UsageError(
                 f"--output {url} cannot be opened: {reason_of(problem)}", "Give BUCKET and PREFIX: s3://BUCKET/PREFIX"
             ) from problem
+        self._stores = {SMALL: self._store}  # by bytes of a request: obstore has one time limit per store
+
+    def _open(self, seconds):
+        times = {
+            name: datetime.timedelta(seconds=value)
+            for name, value in {"init_backoff": 0.1, "max_backoff": 1.0, "retry_timeout": 10.0}.items()
+        }
+        return importlib.import_module("obstore.store").from_url(
+            self.url,
+            client_options={
+                "allow_http": True,
+                "connect_timeout": f"{CONNECT_SECONDS}s",
+                "timeout": f"{seconds}s",
+            },
+            retry_config={
+                "max_retries": 2,
+                "retry_timeout": times.pop("retry_timeout"),
+                "backoff": {**times, "base": 2},
+            },
+            **self._credentials,
+        )
+
+    def _store_for(self, size):
+        """The store whose requests have time for `size` bytes, rounded up to a power of two."""
+        most = max(SMALL, 1 << (size - 1).bit_length())
+        if most not in self._stores:
+            self._stores[most] = self._open(REQUEST_SECONDS + most // SLOWEST)
+        return self._stores[most]
 
     def read(self, name):
         """An object's bytes; None without it."""
@@ -135,12 +149,13 @@ class Store:
         if os.path.getsize(path) > LARGE:
             self._require_own(name, self._head(name), work)
             self._library.put(
-                self._store,
+                self._store_for(PART),
                 name,
                 path,
                 attributes=_attributes(name, work),
                 use_multipart=True,
                 chunk_size=PART,
+                max_concurrency=PARTS_AT_A_TIME,
             )
             return
         try:
@@ -160,8 +175,9 @@ class Store:
             raise _MayPass(reason_of(problem)) from problem
 
     def _put(self, name, data, work, mode):
+        size = len(data) if isinstance(data, bytes) else os.path.getsize(data)
         return self._library.put(
-            self._store, name, data, attributes=_attributes(name, work), mode=mode, use_multipart=False
+            self._store_for(size), name, data, attributes=_attributes(name, work), mode=mode, use_multipart=False
         )
 
     def _head(self, name):
