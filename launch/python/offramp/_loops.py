@@ -114,8 +114,10 @@ def _parts_with(
 
     def parts_of(batch: Any) -> tuple[Sequence[str] | int, object]:
         found = _checked(batch)[0] if keys is None else keys(batch)
+        if isinstance(found, Integral):  # also NumPy's
+            found = int(found)
         given = inputs(batch) if inputs is not None else batch if keys is not None else _after_keys(batch)
-        return int(found) if isinstance(found, Integral) else keys_of(found), given
+        return found if isinstance(found, int) else keys_of(found), given
 
     return parts_of
 
