@@ -8,6 +8,7 @@ import unittest
 
 import offramp
 from loops import results
+from test_zarr import needs_zarr, opened
 from world import WATCHDOG_SECONDS, World
 
 SAMPLES = 10
@@ -78,6 +79,17 @@ class Lightning(World):
             f"{begin // 100}/n{begin + number}": 2.0 * (begin + number) for begin in (0, 100) for number in range(10)
         }
         self.require(names)
+
+    @needs_zarr
+    def test_metadata_of_a_function_place_samples_in_zarr(self):
+        path = self.folder / "all.zarr"
+        writer = offramp.lightning.PredictionWriter(
+            self.folder / "out", "python:offramp.zarr:Writer", consumers=1,
+            metadata=lambda batch, indices: [{"at": 9 - index} for index in indices],
+            settings={"processor-option": {"path": path, "index": "at"}},
+        )  # fmt: skip
+        self.predict(writer)
+        self.assertEqual([18, 16, 14, 12, 10, 8, 6, 4, 2, 0], opened(path)["doubled"][:, 0].tolist())
 
     def test_predictions_that_lightning_would_keep_are_refused(self):
         for more in ({"return_predictions": True}, {"return_predictions": None}):

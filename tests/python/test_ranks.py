@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import unittest
@@ -9,6 +10,7 @@ import unittest
 import offramp
 import offramp.ranks
 from loops import processes_of, results
+from test_zarr import needs_zarr, opened
 from world import World, needs_numpy, wait_for
 
 BATCHES, ROWS = 6, 2  # of each rank
@@ -105,6 +107,29 @@ class Ranks(World):
             submit(1, ["c", "b"])
         self.assertEqual(0, numpy.load(self.output / "b.output.npy")[0])
         self.assertFalse((self.output / "c.output.npy").exists())
+
+    @needs_zarr
+    def test_samples_of_zarr_need_an_index(self):
+        import numpy
+
+        path = self.folder / "all.zarr"
+
+        def submit(rank, options, metadata):
+            settings = {"processor-option": {"path": path, **options}}
+            with offramp.ranks.egress(
+                rank=rank, ranks=2, consumers=1, output=self.output, processor="python:offramp.zarr:Writer",
+                settings=settings,
+            ) as egress:  # fmt: skip
+                values = numpy.full((2, 3), rank, "float32")
+                egress.submit(values, [f"{rank}-{row}" for row in range(2)], metadata=metadata)
+
+        for options, metadata in (({}, None), ({}, [{"at": 0}, {"at": 1}]), ({"index": "at"}, [{"at": 0}, None])):
+            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, "needs each sample's index"):
+                submit(0, options, metadata)
+            shutil.rmtree(self.output)
+        for rank in (0, 1):
+            submit(rank, {"index": "at"}, [{"at": 2 * row + rank} for row in range(2)])
+        numpy.testing.assert_array_equal([0, 1, 0, 1], opened(path)["output"][:, 0])
 
     def test_other_work_is_refused(self):
         self.assertEqual(["6\n", "6\n"], [self.end(each) for each in [self.start(rank) for rank in (0, 1)]])

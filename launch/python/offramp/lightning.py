@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from offramp import ranks
 from offramp._egress import Egress
@@ -42,7 +42,8 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
     write to them afterwards, or pass `copy=True`.
 
     `keys`: a function of (batch, indices) that returns one key per sample. Default: the sample's index in the dataset.
-    With several dataloaders, keys begin with the loader's number: "1/17".
+    With several dataloaders, keys begin with the loader's number: "1/17". `metadata`: such a function that returns each
+    sample's metadata. offramp.zarr:Writer needs it on several devices.
 
     `resume=True` continues an earlier run: batches that are done are predicted again, but not submitted. The loader
     must give the same batches in the same order.
@@ -58,13 +59,15 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
         processor: str,
         *,
         keys: Callable[[Any, Sequence[int]], Sequence[str]] | None = None,
+        metadata: Callable[[Any, Sequence[int]], Iterable[Mapping[str, object] | None]] | None = None,
         copy: bool | None = None,
         **options: Any,
     ):
         super().__init__("batch")
-        if keys is not None and not callable(keys):
-            raise BadArgument(f"keys is {keys!r:.80}. Give a function of a batch and its indices")
-        self._keys, self._copy = keys, copy
+        for name, given in (("keys", keys), ("metadata", metadata)):
+            if given is not None and not callable(given):
+                raise BadArgument(f"{name} is {given!r:.80}. Give a function of a batch and its indices")
+        self._keys, self._metadata, self._copy = keys, metadata, copy
         self._options: Mapping[str, Any] = {"output": output, "processor": processor, **options}
         self._egress: Egress | None = None
 
@@ -97,7 +100,8 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
         if trainer.predict_loop.num_dataloaders > 1:
             keys = [f"{dataloader_idx}/{key}" for key in keys]
         for _ in self._egress.pending([(keys,)]):
-            self._egress.submit(prediction, keys, copy=self._copy)
+            metadata = None if self._metadata is None else self._metadata(batch, batch_indices or ())
+            self._egress.submit(prediction, keys, copy=self._copy, metadata=metadata)
 
     def _keys_of(self, batch: Any, indices: Sequence[int] | None) -> list[str]:
         if self._keys is not None:

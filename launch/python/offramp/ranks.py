@@ -26,17 +26,19 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from offramp import _validate
 from offramp._checkpoint import NAME as CHECKPOINT
-from offramp._consumers import final_messages, flags_of, in_python, launcher_command
+from offramp._consumers import OPTIONS, final_messages, flags_of, in_python, launcher_command
 from offramp._egress import DEAD_LETTERS, Egress
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed
 from offramp._keys import Key, keys_of
 from offramp._options import facts_of, require_complete
+from offramp.zarr import FIELD
 
 SHARDS = ".offramp-shards"
 MOST_RANKS = 1 << 16
 ITEMS_OF_A_RANK = 1 << 32  # rank I numbers its samples from I * 2**32: shards of a job have ranges of items
 LOCK_SECONDS = 60
 DEFAULT_CONSUMERS = 8  # of a rank, at most
+ZARR_WRITER = "python:offramp.zarr:Writer"
 
 
 def egress(
@@ -63,8 +65,10 @@ def egress(
     rank; 0: its share of the host's cores, at most 8. The other arguments are those of Egress, without `run_dir`.
 
     Each batch needs keys, and each key belongs to one rank: submit() raises BadArgument for a key of another rank, so
-    that no rank replaces the result of another. drain() returns when this rank's results are in place. The last rank to
-    drain merges tables and records into `output`. If a rank dies, start all ranks again with `resume=True`.
+    that no rank replaces the result of another. For offramp.zarr:Writer, each sample also needs metadata: its index,
+    under the name that the option `index` gives, or its region. drain() returns when this rank's results are in place.
+    The last rank to drain merges tables and records into `output`. If a rank dies, start all ranks again with
+    `resume=True`.
 
     Ranks on several hosts need the output at the same path, on a file system with locks. Errors: BadArgument, also if
     the output has other work: another number of ranks, processor or identity; CannotWrite; those of Egress.
@@ -117,6 +121,9 @@ class _Work:
                 f"the setting '{refused[0]}' does not go with several ranks. Omit it, or give another output"
             )
         self.output, self.rank, self.ranks, self.processor = output, rank, ranks, processor
+        options = [flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith(f"--{OPTIONS}=")]
+        self.zarr_index = next((each[6:] for each in ",".join(options).split(",") if each.startswith("index=")), "")
+        self.writes_zarr = ZARR_WRITER in processor.split(",")
         self.settings = {**settings, "samples-folder": output}
         self.folder = pathlib.Path(output, SHARDS)
         self.place = self.folder / str(rank)
@@ -289,9 +296,23 @@ class _RankEgress(Egress):
                 "ranks share an output by keys, and number the items themselves. Give keys, without items"
             )
         texts = keys_of(keys)
+        if self._work.writes_zarr and texts:
+            metadata = self._placed(metadata)
         if self._keys is not None:
             self._keys.take(texts)
         super().submit(outputs, texts, None, stream, copy, metadata)
+
+    def _placed(self, metadata: Iterable[Mapping[str, object] | None] | None) -> Sequence[Mapping[str, object] | None]:
+        """The metadata. Errors: BadArgument without a place in the array: items of a rank begin at 2**32."""
+        given: Any = () if metadata is None else _validate.one_per_sample("metadata", metadata, "[{'index': 0}]")
+        fields = {FIELD, self._work.zarr_index or FIELD}
+        if not given or any(not isinstance(each, Mapping) or fields.isdisjoint(each) for each in given):
+            raise BadArgument(
+                f"{ZARR_WRITER} of several ranks needs each sample's index, as ranks do not count their samples together. "
+                "Give its name and the index: settings={'processor-option': {'path': PATH, 'index': 'index'}} and "
+                "submit(..., metadata=[{'index': 0}, ...]); or regions of an array of offramp.zarr.create()"
+            )
+        return list(given)
 
     def drain(self, timeout: float | None = None) -> None:
         try:
