@@ -282,6 +282,15 @@ class Arrays(World):
             self.run_of([values_of(1)], {"shard": "x"})
         self.assertFalse(self.path.exists())
 
+    def test_coordinates_with_nan_are_compared(self):
+        import numpy
+
+        values = numpy.array([0.5, numpy.nan, 2], "float32")
+        for name in ("a", "b"):
+            offramp.zarr.create(self.path, name, (3,), "int16", ["x"], {"x": values})
+        with self.assertRaisesRegex(offramp.BadArgument, "coordinates 'x' exist with other values"):
+            offramp.zarr.create(self.path, "c", (3,), "int16", ["x"], {"x": values[::-1]})
+
     def test_arrays_are_created_once(self):
         import numpy
         import zarr
@@ -301,6 +310,11 @@ class Arrays(World):
         self.assertEqual(("x", "y"), opened(self.path)["place"].metadata.dimension_names)
         with self.assertRaisesRegex(offramp.BadArgument, "the array 'field' exists, with .* not .*another path"):
             offramp.zarr.create(**{**given, "dtype": "int32"})
+        for chunks in ([0, 1], [1], [1, -1]):
+            with self.assertRaisesRegex(offramp.BadArgument, r"the chunks are .*Give 2 whole numbers from 1 on"):
+                offramp.zarr.create(**{**given, "name": "other", "chunks": chunks})
+        with self.assertRaisesRegex(offramp.BadArgument, "the array 'place' has the name of its coordinates"):
+            offramp.zarr.create(**{**given, "path": self.folder / "new.zarr", "name": "place"})
         with self.assertRaisesRegex(offramp.BadArgument, "coordinates 'x' exist with other values"):
             offramp.zarr.create(**{**given, "name": "other", "coords": {"x": numpy.arange(4) + 1}})
         with self.assertRaisesRegex(

@@ -57,6 +57,10 @@ def create_in(
     """The caller holds the metadata's lock. The array is created last: if it exists, all is complete."""
     import numpy
 
+    if len(chunks) != len(shape) or any(chunk < 1 for chunk in chunks):
+        raise BadArgument(
+            f"the chunks are {list(chunks)}. Give {len(shape)} whole numbers from 1 on, one per dimension"
+        )
     chunks = chunks_for(chunks, shape)
     if shards is not None:
         if len(shards) != len(shape) or any(shard < 1 for shard in shards) or shards[0] % chunks[0]:
@@ -78,6 +82,8 @@ def create_in(
     group = zarr_package().open_group(store, mode="a", zarr_format=3)
     for each, given in coords.items():
         over, values = given if isinstance(given, tuple) else ([each], given)
+        if each == name and set(over) <= set(dims):
+            raise BadArgument(f"the array '{name}' has the name of its coordinates. Give it another name")
         _write_coordinates(group, each, list(over), values, dict(zip(dims, shape)))
     return group.create_array(
         name,
@@ -112,11 +118,19 @@ def _write_coordinates(group: Any, name: str, dims: list[str], given: Any, exten
         )
     array = group[name]
     found = array[...]
-    if array.shape == shape and (found == values).all() and dict(array.attrs) == attributes:
+    if _are_equal(found, values) and dict(array.attrs) == attributes:
         return
-    if array.shape != shape or (found != array.fill_value).any():  # else its creator died before it wrote
+    # else its creator died before it wrote
+    if array.shape != shape or not _are_equal(found, numpy.full_like(found, array.fill_value)):
         raise BadArgument(f"the coordinates '{name}' exist with other values. Give the same, or another path")
     array[...] = values
+
+
+def _are_equal(some: Any, others: Any) -> bool:
+    """Whether shapes and elements are the same. NaN equals NaN."""
+    import numpy
+
+    return bool(numpy.array_equal(some, others, equal_nan=some.dtype.kind == others.dtype.kind == "f"))
 
 
 def _numbers_of(name: str, values: Any) -> tuple[Any, dict[str, str]]:
