@@ -2,14 +2,17 @@
 
 import json
 import os
+import pathlib
 import shutil
 import signal
 import sqlite3
 import unittest
+import unittest.mock
 
 import offramp
 import offramp.ranks
 from loops import processes_of, results
+from offramp._library import library
 from test_zarr import needs_zarr, opened
 from world import World, needs_numpy, wait_for
 
@@ -94,6 +97,27 @@ class Ranks(World):
         self.assertEqual(0, submitted[0])
         self.assertIn(submitted[1], range(3, 6), "some batches were done, and at least three not submitted")
         self.require_whole()
+
+    def test_the_merge_runs_the_librarys_programs_which_inherit_the_lock(self):
+        real = pathlib.Path(library()._name).resolve()
+        place, log = self.folder / "installed", self.folder / "fds"
+        (place / "bin").mkdir(parents=True)
+        (place / "lib").mkdir()
+        shutil.copy(real, place / "lib")
+        for name in ("offramp-consumer", "offramp-producer"):
+            program = place / "bin" / name
+            program.write_text(
+                f"#!/bin/sh\ntest $1 != join-shards || ls -l /proc/$$/fd > {log}\n"
+                f'exec {real.parents[1]}/bin/{name} "$@"\n'
+            )
+            program.chmod(0o755)
+        environment = {name: value for name, value in os.environ.items() if name != "OFFRAMP_BIN_DIR"}
+        environment["OFFRAMP_LIBRARY"] = str(place / "lib" / real.name)
+        self.options["processor"] = "embeddings-sqlite"
+        with unittest.mock.patch.dict(os.environ, environment, clear=True):
+            started = [self.start(rank) for rank in (0, 1)]
+        self.assertEqual(["6\n", "6\n"], [self.end(each) for each in started])
+        self.assertIn(f"{self.output}/.offramp-shards/lock", log.read_text())
 
     def test_a_key_of_another_rank_is_refused(self):
         import numpy

@@ -1,6 +1,6 @@
 """
 The process that joins the parts of several ranks into their output (launch/python/offramp/ranks.py), like those of a
-job's shards. Rank I has the items from I * 2**32 on.
+job's shards.
 """
 
 import os
@@ -13,12 +13,13 @@ from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.jobs.merge import names_of_parts
 from offramp_launch.processes import answer_of
 
-ITEMS_OF_A_RANK = 1 << 32
-
 
 def start(places, argv):
-    """The caller holds the ranks' lock. May be killed and called again."""
-    given, flags = take_values(argv, ("--ranks", "--output", "--processor"))
+    """
+    The caller holds the ranks' lock, which the program inherits: it holds it while it writes even if both others die.
+    May be killed and called again. `--items`: of all ranks.
+    """
+    given, flags = take_values(argv, ("--ranks", "--items", "--lock-fd", "--output", "--processor"))
     ranks, output, processor = int(given["--ranks"]), pathlib.Path(given["--output"]), given["--processor"]
     flags = [*flags, "--processor", processor, "--output", str(output)]
     parts = ([str(rank), *names_of_parts(output / SHARDS / str(rank), processor.split(","))] for rank in range(ranks))
@@ -26,10 +27,11 @@ def start(places, argv):
         [
             str(places.consumer()),
             "join-shards",
-            str(ranks * ITEMS_OF_A_RANK),
+            given["--items"],
             str(ranks),
             *sink.hide_password(flags, os.environ),
         ],
         "".join("\t".join(each) + "\n" for each in parts),
+        pass_fds=(int(given["--lock-fd"]),),
     )
     return int(ExitCode.OK)

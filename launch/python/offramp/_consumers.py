@@ -69,14 +69,6 @@ class ConsumerGroup:
             processor,
         ]
         flags += ["--consumers", str(consumers)] * bool(consumers) + ["--resume"] * resume + flags_of(settings)
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in ("OFFRAMP_RUN_DIR", "OFFRAMP_RUN_ID", "OFFRAMP_RESUME")
-        }
-        environment.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
-        if programs := _programs():
-            environment.setdefault("OFFRAMP_BIN_DIR", programs)
         self._run_dir = run_dir
         self._has_work = False
         self._earlier_logs = self._logs_of_consumers()
@@ -84,7 +76,7 @@ class ConsumerGroup:
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
             [*launcher_command("consume"), *flags],
-            env=environment,
+            env=launcher_environment(),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -178,6 +170,19 @@ def launcher_command(command: str) -> list[str]:
         f"the launcher, offramp_launch, is not beside {package}. Install it with the package, or pass run_dir= and start the consumers "
         "there yourself"
     )
+
+
+def launcher_environment() -> dict[str, str]:
+    """For commands that run consumers: the programs of the library's place, and this interpreter."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("OFFRAMP_RUN_DIR", "OFFRAMP_RUN_ID", "OFFRAMP_RESUME")
+    }
+    environment.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
+    if programs := _programs():
+        environment.setdefault("OFFRAMP_BIN_DIR", programs)
+    return environment
 
 
 def run_dir_of(url: str) -> str | None:

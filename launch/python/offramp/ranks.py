@@ -26,7 +26,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from offramp import _validate
 from offramp._checkpoint import NAME as CHECKPOINT
-from offramp._consumers import OPTIONS, final_messages, flags_of, in_python, launcher_command
+from offramp._consumers import OPTIONS, final_messages, flags_of, in_python, launcher_command, launcher_environment
 from offramp._egress import DEAD_LETTERS, Egress
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed
 from offramp._keys import Key, keys_of
@@ -171,13 +171,15 @@ class _Work:
     def _merge(self, lock: int) -> None:
         flags = flags_of({name: value for name, value in self.settings.items() if name != "samples-folder"})
         command = [*launcher_command("merge-ranks"), "--ranks", str(self.ranks), "--output", self.output]
+        command += ["--items", str(self.ranks * ITEMS_OF_A_RANK), "--lock-fd", str(lock), "--processor", self.processor]
         done = subprocess.run(
-            [*command, "--processor", self.processor, *flags],
+            [*command, *flags],
+            env=launcher_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
-            pass_fds=(lock,),  # the lock outlives this process if the merge does
+            pass_fds=(lock,),  # held until the merge's last program exits, also if this process dies
         )
         if done.returncode != 0:
             raise ConsumersFailed(
