@@ -126,11 +126,39 @@ class Ranks(World):
             with offramp.ranks.egress(rank=rank, ranks=2, consumers=1, output=self.output, processor="npy") as egress:
                 egress.submit(numpy.full((len(keys), 3), rank, "float32"), keys)
 
+        self.output.mkdir()
+        for name in (".DS_Store", ".nfs0001"):  # does not count
+            (self.output / name).touch()
         submit(0, ["a", "b"])
-        with self.assertRaisesRegex(offramp.BadArgument, r"key 'b' was submitted by rank 0.*range\(rank"):
+        with self.assertRaisesRegex(offramp.BadArgument, r"key 'b' was .* rank 0.* new output: .*range\(rank"):
             submit(1, ["c", "b"])
         self.assertEqual(0, numpy.load(self.output / "b.output.npy")[0])
         self.assertFalse((self.output / "c.output.npy").exists())
+
+    def test_keys_of_a_batch_that_is_refused_are_free(self):
+        import numpy
+
+        options = {"ranks": 2, "consumers": 1, "output": self.output, "processor": "npy"}
+        with offramp.ranks.egress(rank=0, **options) as egress:
+            egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
+            with self.assertRaisesRegex(offramp.BadArgument, "type"):
+                egress.submit(numpy.zeros((1, 3), "int8"), ["b"])
+        with offramp.ranks.egress(rank=1, **options) as egress:
+            egress.submit(numpy.ones((1, 3), "float32"), ["b"])
+        self.assertEqual(1, numpy.load(self.output / "b.output.npy")[0])
+
+    def test_dead_letters_name_the_way_to_results(self):
+        import numpy
+
+        self.post.write_text("def save(slab):\n    raise ValueError('broken')\n")
+        with self.assertRaisesRegex(
+            offramp.ConsumersFailed, "broken.* A retry writes beside .* all ranks again"
+        ) as caught:
+            with offramp.ranks.egress(
+                rank=0, ranks=2, consumers=1, output=self.output, processor=f"{self.post}:save", max_failures=1
+            ) as egress:
+                egress.submit(numpy.zeros((1, 3), "float32"), ["a"])
+        self.assertEqual(84, caught.exception.code)
 
     @needs_zarr
     def test_samples_of_zarr_need_an_index(self):

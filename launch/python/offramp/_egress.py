@@ -343,6 +343,7 @@ class Egress:
                 self._consumers.require_alive()
             if self._checkpoint is not None and numbers is not None:
                 run.require_recorded()
+            self._claim(texts)
             submission = self._submission = Submission(
                 run.accepted, rows, None if texts is None else tuple(texts), key_text, numbers, given_items
             )
@@ -362,6 +363,9 @@ class Egress:
             return submission
         finally:
             self._is_submitting = False
+
+    def _claim(self, keys: Sequence[str] | None) -> None:
+        """Called once a batch is validated. Errors: BadArgument, for ranks.egress()."""
 
     def _settle(self) -> Submission | None:
         """

@@ -135,7 +135,7 @@ class _Work:
         with _write_errors(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             # Listed before job.json is read: a faster rank may have written results since.
-            others = [each for each in sorted(os.listdir(self.output)) if each != SHARDS]
+            others = [each for each in sorted(os.listdir(self.output)) if each != SHARDS and not _is_foreign(each)]
             earlier = self._read()
             if earlier is None:
                 if others:
@@ -248,8 +248,9 @@ class _Keys:
                 if owner != self._rank:
                     raise BadArgument(
                         f"the key {key.decode(errors='replace')!r} was submitted by rank {owner}, whose result rank "
-                        f"{self._rank} would replace. Give each sample to one rank: DistributedSampler repeats samples to "
-                        "fill its last batches, sampler=range(rank, len(dataset), ranks) does not"
+                        f"{self._rank} would replace. Give each sample to one rank, also with resume=True, or start with a "
+                        "new output: DistributedSampler repeats samples to fill its last batches, "
+                        "sampler=range(rank, len(dataset), ranks) does not"
                     )
 
     def close(self) -> None:
@@ -300,9 +301,11 @@ class _RankEgress(Egress):
         texts = keys_of(keys)
         if self._work.writes_zarr and texts:
             metadata = self._placed(metadata)
-        if self._keys is not None:
-            self._keys.take(texts)
         super().submit(outputs, texts, None, stream, copy, metadata)
+
+    def _claim(self, keys: Sequence[str] | None) -> None:
+        if self._keys is not None and keys:
+            self._keys.take(keys)
 
     def _placed(self, metadata: Iterable[Mapping[str, object] | None] | None) -> Sequence[Mapping[str, object] | None]:
         """The metadata. Errors: BadArgument without a place in the array: items of a rank begin at 2**32."""
@@ -322,6 +325,11 @@ class _RankEgress(Egress):
         except ConsumersFailed as problem:
             if problem.code == DEAD_LETTERS:  # the other samples have results
                 self._work.finish()
+                raise ConsumersFailed(
+                    f"{problem}. A retry writes beside the run. To have these samples in {self._work.output}, start all ranks "
+                    "again with resume=True",
+                    problem.code,
+                ) from problem
             raise
         self._work.finish()
 
@@ -329,6 +337,11 @@ class _RankEgress(Egress):
         super().close()
         if self._keys is not None and self._pid == os.getpid():
             self._keys.close()
+
+
+def _is_foreign(name: str) -> bool:
+    """Hidden names of the file system or desktop, such as .nfs... and .DS_Store."""
+    return name.startswith(".") and not name.startswith(".offramp-")
 
 
 @contextlib.contextmanager
