@@ -99,6 +99,19 @@ class Transformers(World):
     def tokens_of(self, labels):
         return (labels != -100).sum(1).tolist()
 
+    def test_several_labels_and_one_value(self):
+        import torch
+
+        starts, ends, values = torch.tensor([1, 2]), torch.tensor([3, 4]), torch.tensor([[0.5], [-1.5]])
+        with self.writer() as writer:
+            kept = writer(values, (starts, ends))
+        self.assertEqual(values.tolist(), kept.tolist(), "a regression has no classes")
+        made = self.made()
+        self.assertEqual(
+            {f"{row}.{name}.npy" for row in (0, 1) for name in ("logits", "labels.0", "labels.1")}, set(made)
+        )
+        self.assertEqual([1, 4], [made["0.labels.0.npy"].item(), made["1.labels.1.npy"].item()])
+
     def test_an_exception_abandons_and_a_writer_that_is_over_refuses(self):
         import torch
 

@@ -24,14 +24,16 @@ class LogitsWriter:
 
     `output`, `processor` and `options`: those of offramp.ranks.egress(): the processes of a distributed Trainer share
     the output. `keep`: what the Trainer gets for its metrics, a function of (logits, labels) that returns a tensor of
-    shape (samples, ...); "argmax" over the last dimension; or "nothing", a tensor of shape (samples, 0).
+    shape (samples, ...); "argmax" over the last dimension, or the values if it has one, as for regression; or
+    "nothing", a tensor of shape (samples, 0).
 
     `keys`: a function of (logits, labels) that returns one key per sample. Default: "0", "1" and so on, counted over
     all calls, and "RANK/NUMBER" with several processes, which get samples in turns and some of them twice.
 
     A slab has the tensors "logits", of one sample's shape (classes,) or (tokens, classes), and "labels" if there are
-    any. If a model returns several outputs, they are "logits.0", "logits.1" and so on. Texts are as long as the longest
-    of their batch: where labels are -100, there is padding.
+    any. If a model returns several outputs, they are "logits.0", "logits.1" and so on, and several labels, as for
+    question answering, "labels.0" and "labels.1". Texts are as long as the longest of their batch: where labels are
+    -100, there is padding.
 
     Owns: an Egress, from the first batch to the end of the context, which drains. An exception abandons unfinished
     work. Thread: the Trainer's. Errors: those of Egress.
@@ -68,12 +70,20 @@ class LogitsWriter:
             if self._keys is None
             else self._keys(logits, labels)
         )
-        batch = {"logits": tuple(map(_by_sample, outputs)) if len(outputs) > 1 else _by_sample(outputs[0])}
-        egress.submit(batch | ({"labels": _by_sample(labels)} if hasattr(labels, "unbind") else {}), keys)
+        batch: dict[str, Any] = {
+            "logits": tuple(map(_by_sample, outputs)) if len(outputs) > 1 else _by_sample(outputs[0])
+        }
+        if isinstance(labels, tuple):
+            batch["labels"] = tuple(_by_sample(each) for each in labels if hasattr(each, "unbind"))
+        elif hasattr(labels, "unbind"):
+            batch["labels"] = _by_sample(labels)
+        egress.submit(batch, keys)
         self._count += samples
         if callable(self._keep):
             return self._keep(logits, labels)
-        return outputs[0].argmax(-1) if self._keep == "argmax" else outputs[0].new_empty((samples, 0))
+        if self._keep == "nothing":
+            return outputs[0].new_empty((samples, 0))
+        return outputs[0] if outputs[0].shape[-1] == 1 else outputs[0].argmax(-1)
 
     def _open(self) -> Egress:
         """Opens the Egress with the first batch: the processes' group exists by then."""
