@@ -6,6 +6,7 @@ import tempfile
 from typing import Any, Iterable, NamedTuple
 
 from offramp._egress import Egress
+from offramp._errors import BadArgument
 from offramp._torch import is_torch
 from offramp.zarr import FIELD
 
@@ -24,27 +25,36 @@ class Regions:
     slabs are full; close(). Errors: those of Egress.
     """
 
-    def __init__(self, path: str, consumers: int):
+    def __init__(self, path: str, consumers: int, slab_bytes: int | str = 0):
         self._folder = tempfile.TemporaryDirectory(prefix="offramp-zarr-")
         self._egress = Egress(
             output=self._folder.name,
             processor="python:offramp.zarr:Writer",
             consumers=consumers,
             settings={"processor-option": {"path": path}},
+            slab_bytes=slab_bytes,
         )
 
     def write(self, regions: Iterable[Region]) -> None:
         """Copies the values on their device before it returns, so the caller may change them afterwards."""
         regions = list(regions)
-        self._egress.submit(
-            {"values": [_flat(region.values) for region in regions]},
-            [f"{region.array}/{'-'.join(map(str, region.start))}" for region in regions],
-            copy=True,
-            metadata=[
-                {FIELD: {"array": region.array, "start": region.start, "shape": list(region.values.shape)}}
-                for region in regions
-            ],
-        )
+        keys = [f"{region.array}/{'-'.join(map(str, region.start))}" for region in regions]
+        places = [
+            {FIELD: {"array": region.array, "start": region.start, "shape": list(region.values.shape)}}
+            for region in regions
+        ]
+        values = {"values": [_flat(region.values) for region in regions]}
+        try:
+            self._egress.submit(values, keys, copy=True, metadata=places)
+        except BadArgument as problem:
+            before = self._egress._keys_before or ()
+            for at, (key, region) in enumerate(zip(keys, regions)):
+                if key in before or key in keys[:at]:
+                    raise BadArgument(
+                        f"the region at {list(region.start)} of the array '{region.array}' was written before. Write each "
+                        "region once"
+                    ) from problem
+            raise
 
     def close(self, abandon: bool = False) -> None:
         """Waits until everything is written, or abandons it. Idempotent."""

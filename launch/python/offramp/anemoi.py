@@ -27,8 +27,8 @@ class Output(_Output):  # type: ignore[misc,unused-ignore]
     own ZarrOutput does. write_step() copies and returns; consumers compress and store. close() waits for them.
 
     `path`: a folder, or a URL of fsspec; "{dataset}" becomes the data set's name. `shard`: time steps in each stored
-    object. `codec`: as for offramp.zarr.Writer. `consumers`: 0 chooses their number. The other arguments are those of
-    anemoi's Output.
+    object. `codec`: as for offramp.zarr.Writer. `consumers`: 0 chooses their number. `slab_bytes`: as for Egress;
+    a field must fit. The other arguments are those of anemoi's Output.
 
     The times of a run are known before its first step: the steps of the checkpoint up to the lead time that
     `output_frequency` selects. A date may be written once. A run that is started again writes everything again.
@@ -46,6 +46,7 @@ class Output(_Output):  # type: ignore[misc,unused-ignore]
         shard: int = 1,
         codec: str = "zstd",
         consumers: int = 0,
+        slab_bytes: int | str = 0,
         variables: Any = None,
         post_processors: list[Any] | None = None,
         output_frequency: int | None = None,
@@ -60,7 +61,7 @@ class Output(_Output):  # type: ignore[misc,unused-ignore]
             write_initial_state=write_initial_state,
         )
         self._path = path.replace("{dataset}", str(metadata.dataset_name))
-        self._shard, self._codec, self._consumers = shard, codec, consumers
+        self._shard, self._codec, self._consumers, self._slab_bytes = shard, codec, consumers, slab_bytes
         self._regions: Regions | None = None
         self._names: set[str] = set()
         self._index: dict[datetime.timedelta, int] = {}
@@ -75,7 +76,7 @@ class Output(_Output):  # type: ignore[misc,unused-ignore]
         self._begin = self.context.reference_date or state["date"]
         self._index = {step: index for index, step in enumerate(self._steps())}
         self._places = {name: (["values"], state[f"{name}s"]) for name in ("latitude", "longitude")}
-        self._regions = Regions(self._path, self._consumers)
+        self._regions = Regions(self._path, self._consumers, self._slab_bytes)
 
     def write_initial_state(self, state: dict[str, Any]) -> None:
         super().write_initial_state(self.reduce(state))  # of several steps, the last

@@ -30,6 +30,7 @@ class Backend:
 
     `path`: a folder, or a URL of fsspec. `chunks`, `shards`: extents by dimension; default as in Earth2Studio's
     ZarrBackend, and no shards. `codec`: as for offramp.zarr.Writer. `consumers`: 0 chooses their number.
+    `slab_bytes`: as for Egress; a region without gaps must fit. Default: chosen by the first write.
 
     Arrays are float32. Their coordinates may be in any order, with gaps, and curvilinear (2-dimensional). A region may
     be written once. A workflow that is started again writes everything again, with the same bytes.
@@ -45,12 +46,13 @@ class Backend:
         shards: Mapping[str, int] | None = None,
         codec: str = "zstd",
         consumers: int = 0,
+        slab_bytes: int | str = 0,
     ):
         self._path, self._codec = os.fspath(path), codec
         self._chunks, self._shards = {**_CHUNKS, **(chunks or {})}, shards or {}
         self._coords: dict[str, numpy.ndarray[Any, Any]] = {}
         self._dims: dict[str, list[str]] = {}  # of each array
-        self._regions = Regions(self._path, consumers)
+        self._regions = Regions(self._path, consumers, slab_bytes)
 
     def add_array(self, coords: Mapping[str, Any], array_name: str | Sequence[str], **kwargs: Any) -> None:
         """
@@ -89,7 +91,13 @@ class Backend:
                 raise BadArgument(
                     f"the tensor of '{name}' has the shape {tuple(tensor.shape)}, its coordinates {shape}"
                 )
-        pieces = list(_pieces([self._indices_of(dim, values) for dim, values in axes.items()]))
+        indices = [self._indices_of(dim, values) for dim, values in axes.items()]
+        for axis, each in enumerate(indices):  # in the arrays' order, so that regions have few gaps
+            if (each[1:] < each[:-1]).any():
+                order = each.argsort(kind="stable")
+                indices[axis] = each[order]
+                tensors = [tensor[(slice(None),) * axis + (order.tolist(),)] for tensor in tensors]
+        pieces = list(_pieces(indices))
         self._regions.write(
             Region(name, start, tensor[place]) for name, tensor in zip(names, tensors) for start, place in pieces
         )
