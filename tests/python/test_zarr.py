@@ -278,8 +278,12 @@ class Arrays(World):
         ):
             with self.subTest(text), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.zarr.Writer(**{"path": str(self.path), **options})
-        with self.assertRaisesRegex(offramp.Error, "the option shard is 'x'. Give whole numbers"):
-            self.run_of([values_of(1)], {"shard": "x"})
+        for options, text in (
+            ({"shard": "x"}, "the option shard is 'x'. Give whole numbers"),
+            ({"codec": "zstd:99"}, "the codec 'zstd:99' is not possible"),
+        ):
+            with self.assertRaisesRegex(offramp.Error, f"offramp.zarr:Writer: {text}"):  # without a traceback
+                self.run_of([values_of(1)], options)
         self.assertFalse(self.path.exists())
 
     def test_coordinates_with_nan_are_compared(self):

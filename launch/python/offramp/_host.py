@@ -22,7 +22,7 @@ import traceback
 from typing import Any, Callable, Iterator
 
 from offramp import _abi
-from offramp._errors import Failed, Reject, Retry, ViewKept
+from offramp._errors import BadArgument, Failed, Reject, Retry, ViewKept
 from offramp._memory import Mappings
 from offramp._slab import Sample, Slab
 from offramp._torch import is_torch
@@ -217,7 +217,10 @@ class Processor:
         self._name = name
         found = check(name, options)
         if inspect.isclass(found):
-            found, options = found(**options), {}
+            try:
+                found, options = found(**options), {}
+            except BadArgument as problem:  # one line instead of a traceback
+                raise Wrong(str(problem)) from problem
         self._object = found
         self._function: Callable[[Slab], Any] = functools.partial(found, **options) if options else found
         self._mappings = Mappings()
