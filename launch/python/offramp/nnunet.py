@@ -27,12 +27,12 @@ from offramp._slab import Sample, Slab
 try:
     import numpy
     import torch
-    from batchgenerators.dataloading.multi_threaded_augmenter import MultiThreadedAugmenter
-    from nnunetv2.configuration import default_num_processes
-    from nnunetv2.inference.export_prediction import export_prediction_from_logits
-    from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
-    from nnunetv2.inference.sliding_window_prediction import compute_gaussian
-    from nnunetv2.utilities.helpers import empty_cache
+    from batchgenerators.dataloading.multi_threaded_augmenter import MultiThreadedAugmenter  # type: ignore[import-not-found,unused-ignore]
+    from nnunetv2.configuration import default_num_processes  # type: ignore[import-not-found,unused-ignore]
+    from nnunetv2.inference.export_prediction import export_prediction_from_logits  # type: ignore[import-not-found,unused-ignore]
+    from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor  # type: ignore[import-not-found,unused-ignore]
+    from nnunetv2.inference.sliding_window_prediction import compute_gaussian  # type: ignore[import-not-found,unused-ignore]
+    from nnunetv2.utilities.helpers import empty_cache  # type: ignore[import-not-found,unused-ignore]
 except ImportError as problem:
     raise LibraryNotFound(f"offramp.nnunet needs nnunetv2: {problem}. Install it: pip install nnunetv2") from problem
 
@@ -42,7 +42,7 @@ _DONE = ".done"
 _LEAST_SLAB, _SLACK = 16 << 20, 4096  # bytes; the slack is for the alignment of a case's tensors
 
 
-class Predictor(nnUNetPredictor):
+class Predictor(nnUNetPredictor):  # type: ignore[misc,unused-ignore]  # may be absent where types are checked
     """
     An nnUNetPredictor whose predict_from_files() and predict_from_data_iterator() export in consumers of an Egress.
     Segmentations and probabilities equal those of nnU-Net's own export byte for byte.
@@ -116,7 +116,8 @@ class Predictor(nnUNetPredictor):
             return self._averaged_on_device(data)
         except torch.cuda.OutOfMemoryError:
             pass  # its traceback keeps the tensors until here
-        return super().predict_logits_from_preprocessed_data(data)
+        logits: torch.Tensor = super().predict_logits_from_preprocessed_data(data)
+        return logits
 
     def _averaged_on_device(self, data: torch.Tensor) -> torch.Tensor:
         """The same bits as nnU-Net's own average, which copies each fold's logits to the CPU."""
@@ -130,7 +131,8 @@ class Predictor(nnUNetPredictor):
         if (folds := len(self.list_of_parameters)) > 1:
             # CUDA would multiply by the rounded reciprocal of a Python number
             average.div_(torch.full((), folds, dtype=average.dtype, device=average.device))
-        return average
+        made: torch.Tensor = average
+        return made
 
 
 def _data_of(case: dict[str, Any]) -> Any:

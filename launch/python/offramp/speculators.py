@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer
+from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer  # type: ignore[import-not-found,unused-ignore]
 from safetensors.torch import load_file
 
 _LOOK_SECONDS = 0.005
 
 
-class OfframpTransfer(HiddenStatesTransfer):
+class OfframpTransfer(HiddenStatesTransfer):  # type: ignore[misc,unused-ignore]  # may be absent where types are checked
     """
     Reads the files that consumers write. `output`: their folder; None: as vLLM names it. Thread: one at a time. Blocks:
     get_generated(). Errors: TimeoutError if a request's file does not appear, such as that of a dead letter.
@@ -57,7 +57,7 @@ class OfframpTransfer(HiddenStatesTransfer):
 
 
 @HiddenStatesBackend.register("offramp")
-class OfframpBackend(HiddenStatesBackend):
+class OfframpBackend(HiddenStatesBackend):  # type: ignore[misc,unused-ignore]  # may be absent where types are checked
     """vLLM with offramp.vllm's connector, whose consumers write files."""
 
     @staticmethod

@@ -21,11 +21,11 @@ import types
 from typing import Any, Mapping
 
 import torch
-from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
+from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (  # type: ignore[import-not-found,unused-ignore]
     ExampleHiddenStatesConnector,
     extract_from_kv_cache,
 )
-from vllm.logger import init_logger
+from vllm.logger import init_logger  # type: ignore[import-not-found,unused-ignore]
 
 import offramp
 
@@ -41,7 +41,7 @@ if not hasattr(ExampleHiddenStatesConnector, "_submit_async_write"):
     )
 
 
-class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):
+class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):  # type: ignore[misc,unused-ignore]  # may be absent where types are checked
     """
     vLLM's connector of hidden states, with an Egress in place of page-locked memory and files for each request.
 
@@ -81,7 +81,8 @@ class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):
             "hidden_states": (str(cache.dtype).partition(".")[2], (64, None, layers, width)),
             "token_ids": ("int64", (64, None)),
         }
-        self._stream = torch.cuda.Stream(cache.device) if cache.is_cuda else None
+        cuda: Any = torch.cuda  # its Stream has no types
+        self._stream = cuda.Stream(cache.device) if cache.is_cuda else None
         self._egress = offramp.Egress(tensors=tensors, device=str(cache.device), **{**defaults, **self._options})
 
     def _submit_async_write(self, pending: Any) -> None:
