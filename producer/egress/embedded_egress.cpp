@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <ctime>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -28,11 +29,12 @@
 namespace offramp {
 namespace {
 
-// Differs for each run of this process: earlier results that are renamed aside carry the id of the run that did it.
+// Differs for each run, because earlier results that are renamed aside carry the id of the run that did it. Containers
+// repeat process ids.
 std::string next_run_id() {
     static std::atomic<unsigned> runs{0};
-    const unsigned run = ++runs;
-    return "egress-" + std::to_string(::getpid()) + (run == 1 ? "" : "-" + std::to_string(run));
+    return "egress-" + std::to_string(::getpid()) + "-" + std::to_string(std::time(nullptr)) + "-" +
+           std::to_string(++runs);
 }
 
 constexpr std::uint32_t kMostSlabs = 1U << 16;
