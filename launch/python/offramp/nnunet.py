@@ -47,8 +47,9 @@ class Predictor(nnUNetPredictor):  # type: ignore[misc,unused-ignore]  # may be 
     An nnUNetPredictor whose predict_from_files() and predict_from_data_iterator() export in consumers of an Egress.
     Segmentations and probabilities equal those of nnU-Net's own export byte for byte.
 
-    A case's files appear whole, by renames, the segmentation last. So `overwrite=False` continues a stopped run and
-    repeats failed cases. `num_processes_segmentation_export` is the number of consumers.
+    A case's files appear whole, by renames, the segmentation last. So in a folder without earlier segmentations,
+    `overwrite=False` continues a stopped run and repeats failed cases. A program that is killed may leave hidden
+    folders `.nnunet-...` beside the results. `num_processes_segmentation_export` is the number of consumers.
 
     `egress`: further arguments of the Egress, such as {"slab_bytes": "2GiB", "slabs": 6}. Each case has a slab of its
     own in shared memory. By default there are two slabs more than consumers, each with room for twice the first case's
@@ -92,7 +93,8 @@ class Predictor(nnUNetPredictor):  # type: ignore[misc,unused-ignore]  # may be 
             raise broken
         if exports.failures:
             raise ConsumersFailed(
-                f"{'; '.join(exports.failures)}. All other cases are exported. Repeat the failed ones with overwrite=False",
+                f"{'; '.join(exports.failures)}. All other cases are exported. Remove earlier segmentations of the failed ones, if there are any, and "
+                "repeat with overwrite=False",
                 DEAD_LETTERS,
             )
         return [None] * count
@@ -125,7 +127,9 @@ class Predictor(nnUNetPredictor):  # type: ignore[misc,unused-ignore]  # may be 
         for parameters in self.list_of_parameters:
             network: Any = self.network
             getattr(network, "_orig_mod", network).load_state_dict(parameters)  # inside torch.compile
-            logits = self.predict_sliding_window_return_logits(data).to(self.device)
+            logits = self.predict_sliding_window_return_logits(data)  # on the CPU if the device has too little memory
+            if average is not None and average.device != logits.device:
+                average, logits = average.cpu(), logits.cpu()
             average = logits if average is None else average.add_(logits)
             del logits
         if (folds := len(self.list_of_parameters)) > 1:
@@ -176,7 +180,7 @@ class _Exports:
         if egress is None or size > self._room or logits.device != self._device:
             self.drain()
             egress = self._open(size, folder, logits.device)
-        key = name if name not in self._submitted else f"{name}-{len(self._submitted)}"
+        key = name if name not in self._submitted else f"{name}-{secrets.token_hex(4)}"
         tensors = {"logits": [logits], "job": [torch.frombuffer(job, dtype=torch.uint8).to(logits.device)]}
         egress.submit(tensors, [key])
         self._submitted.add(key)
@@ -186,13 +190,13 @@ class _Exports:
         if size > self._room:
             self._room = max(2 * size, _LEAST_SLAB)
         os.makedirs(folder, exist_ok=True)
-        run_dir = os.fspath(self._options.get("run_dir") or new_run_dir())
-        self._output = f"{run_dir}-done"  # marks of exported cases
+        run_dir = new_run_dir()
+        self._output = f"{run_dir}-done"  # marks of exported cases; deleted at the end, so its name is a new one
         self._egress = Egress(
             output=self._output,
             processor="python:offramp.nnunet:export",
             samples_per_slab=1,
-            **{**self._options, "run_dir": run_dir, "slab_bytes": self._room},
+            **{"run_dir": run_dir, **self._options, "slab_bytes": self._room},
         )
         return self._egress
 
