@@ -34,13 +34,15 @@ class OfframpTransfer(HiddenStatesTransfer):  # type: ignore[misc,unused-ignore]
 
     def __init__(self, output: str | None, timeout: float):
         self._output, self._timeout = output, timeout
+        self._folders: dict[str, str] = {}  # by handle: each replica of vLLM has its own
 
     def get_cached(self, file_idx: int) -> dict[str, Any] | None:
         return None
 
     def get_generated(self, hs_transfer_params: dict[str, Any]) -> dict[str, Any] | None:
-        self._output = self._output or hs_transfer_params["output"]
-        path, end = self._path(hs_transfer_params["handle"]), time.monotonic() + self._timeout
+        handle = hs_transfer_params["handle"]
+        self._folders[handle] = self._output or hs_transfer_params["output"]
+        path, end = self._path(handle), time.monotonic() + self._timeout
         while not path.exists():  # it appears when it is complete
             if time.monotonic() > end:
                 raise TimeoutError(f"{path} did not appear within {self._timeout} s. Read the log of vLLM")
@@ -49,11 +51,12 @@ class OfframpTransfer(HiddenStatesTransfer):  # type: ignore[misc,unused-ignore]
         return tensors
 
     def delete(self, handle: str) -> None:
-        if self._output is not None:
+        if handle in self._folders:
             self._path(handle).unlink(missing_ok=True)
+            del self._folders[handle]
 
     def _path(self, handle: str) -> Path:
-        return Path(self._output or "") / f"{handle}.safetensors"
+        return Path(self._folders[handle]) / f"{handle}.safetensors"
 
 
 @HiddenStatesBackend.register("offramp")
@@ -63,7 +66,8 @@ class OfframpBackend(HiddenStatesBackend):  # type: ignore[misc,unused-ignore]  
     @staticmethod
     def add_train_args(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--offramp-output", help="folder of hidden states, if its path differs from vLLM's [as vLLM names it]"
+            "--offramp-output",
+            help="folder of hidden states of one replica, if its path differs from vLLM's [as vLLM names it]",
         )
         parser.add_argument("--offramp-timeout", type=float, default=120.0, help="seconds to wait for a file [120]")
 

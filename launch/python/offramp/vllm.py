@@ -15,6 +15,7 @@ Tested with vLLM 0.33.0, whose connector API is experimental. Import this module
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import types
@@ -92,21 +93,23 @@ class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):  # type: ignor
         cache, tokens, stream = self._kv_cache, len(pending.token_ids), self._stream
         if stream is not None:
             stream.wait_stream(torch.cuda.current_stream(cache.device))  # the forward pass writes the cache there
-        with torch.cuda.stream(stream):
-            blocks = _on(cache.device, torch.tensor(pending.block_ids, dtype=torch.long))
-            offsets = torch.arange(self._block_size, device=cache.device)
-            slots = (blocks[:, None] * self._block_size + offsets).flatten()[:tokens]
-            states = extract_from_kv_cache(cache, slots, tokens).contiguous()
-            # before submit(), which may wait or fail: get_finished() frees the blocks of requests that have an event
-            self._req_copy_events[pending.req_id] = _DONE if stream is None else stream.record_event()
-            try:
+        # get_finished() frees the blocks of requests that have an event, also after an error
+        self._req_copy_events[pending.req_id] = _DONE
+        try:
+            with torch.cuda.stream(stream):
+                blocks = _on(cache.device, torch.tensor(pending.block_ids, dtype=torch.long))
+                offsets = torch.arange(self._block_size, device=cache.device)
+                slots = (blocks[:, None] * self._block_size + offsets).flatten()[:tokens]
+                states = extract_from_kv_cache(cache, slots, tokens).contiguous()
+                if stream is not None:
+                    self._req_copy_events[pending.req_id] = stream.record_event()
                 self._egress.submit(
                     {"hidden_states": [states], "token_ids": [_on(cache.device, pending.token_ids[: len(states)])]},
                     [key_of(pending.req_id)],
                     metadata=[{"layers": self._layers}],
                 )
-            except offramp.Error as problem:
-                logger.error("The hidden states of request %s are lost: %s", pending.req_id, problem)
+        except (offramp.Error, torch.cuda.OutOfMemoryError) as problem:
+            logger.error("The hidden states of request %s are lost: %s", pending.req_id, problem)
         dead = self._egress.stats().samples_dead_lettered
         if dead > self._dead_letters:
             logger.error(
@@ -142,13 +145,18 @@ def options_for(arguments: Mapping[str, Any], replica: int) -> dict[str, Any]:
     options = dict(arguments)
     for name in ("output", "run_dir"):
         if given := options.get(name):
-            options[name] = (given if "://" in given else os.path.abspath(given)) + (f"-{replica}" if replica else "")
+            options[name] = (given.rstrip("/") if "://" in given else os.path.abspath(given)) + (
+                f"-{replica}" if replica else ""
+            )
     return options
 
 
 def key_of(request_id: str) -> str:
-    """Clients choose a part of the id. Its end is random, and unique."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", request_id)[-_MOST_KEY_CHARACTERS:]
+    """A file's name. Clients choose a part of the id, which may be long."""
+    key = re.sub(r"[^a-zA-Z0-9_-]", "_", request_id)
+    if len(key) <= _MOST_KEY_CHARACTERS:
+        return key
+    return f"{hashlib.sha256(request_id.encode()).hexdigest()[:16]}-{key[17 - _MOST_KEY_CHARACTERS :]}"
 
 
 def _on(device: Any, tensor: Any) -> Any:
