@@ -235,8 +235,8 @@ class Consumers(World):
         self.assertEqual({"b0/r0": 2, "b1/r0": 1, "b2/r0": 1}, {key: calls.count(key) for key in calls})
         self.read_line(producer)
         self.assertEqual(
-            "84 8 samples were dead-lettered, since post-processing failed. Inspect them: offramp dead-letters list --run-dir "
-            f"{self.run_dir}\n16 8\n",
+            "84 8 samples were dead-lettered, since post-processing failed: samples 'b1/r0' to 'b1/r7': a consumer rejected it: never. "
+            f"Inspect them: offramp dead-letters list --run-dir {self.run_dir}\n16 8\n",
             self.end(producer),
         )
 

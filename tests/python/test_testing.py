@@ -282,7 +282,7 @@ class Testing(World):
             ({}, None, "has no tensors"),
             ({"x": ones}, ["a"], "1 keys for 2 samples"),
             ({"x": ones, "y": ones[:1]}, None, "'y' has 1 samples"),
-            ({"x": ones}, [1, 2], "a key is of type int"),
+            ({"x": ones}, [1.5, 2], "a key is of type float"),
             ({"x": ones}, ["a", "a"], "the key 'a' names two samples"),
             ({"x": ones}, "ab", "keys is a single str"),
             ({"x": numpy.ma.masked_array(ones)}, None, "a masked array"),
