@@ -56,6 +56,8 @@ class Mappings:
         for mapping in self._all:
             if mapping.begin <= address and address + size <= mapping.end:
                 return mapping, mapping.address + address - mapping.begin
+        # Before the regions are listed: mappings that are removed meanwhile are left out, too.
+        known = {mapping.begin for mapping in self._all} | _second
         regions = _regions()
         own = next((region for region in regions if region.begin <= address < region.end), None)
         if own is None:
@@ -64,12 +66,14 @@ class Mappings:
             raise OSError(f"the slab at {address:#x} with {size} bytes is not in one region of memory")
         if not own.is_shared:  # a dead letter's payload, which lives as long as its processing: no second mapping
             return None, address
-        known = {mapping.begin for mapping in self._all} | _second
-        self._all += [
-            Mapping(region.begin, region.end)
-            for region in regions
-            if region.is_beside(own) and region.begin not in known
-        ]
+        for region in regions:
+            if region == own or region.is_beside(own) and region.begin not in known:
+                try:
+                    self._all.append(Mapping(region.begin, region.end))
+                except OSError:
+                    if region == own:
+                        raise
+                    # another consumer of this process has removed it since
         return self.find(address, size)
 
 
