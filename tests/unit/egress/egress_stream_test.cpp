@@ -237,14 +237,15 @@ TEST_F(VaryingEgressTest, DropsASlabsWorthWithoutAFreeSlab) {
     std::vector<std::uint64_t> dropped;
     on_dropped_ = [&](std::uint64_t, std::span<const RowInfo> rows) {
         for (const RowInfo& row : rows) dropped.push_back(row.item);
+        // before the next sample asks for a slab, so that it does not get the answer to these
+        const SlabExchange::Grant grant{3, 1, slab_of(3)};
+        exchange_->grant({&grant, 1});
     };
     start_varying(128, 1, kForever);
     for (std::uint64_t number = 0; number < kSlabs; ++number) submit_lengths(number, {100});
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
     submit_lengths(20, {3, 64, 65});
     while (egress_->stats().samples_dropped < 2) exchange_->note_shortage();  // the broker's answer
-    const SlabExchange::Grant grant{3, 1, slab_of(3)};
-    exchange_->grant({&grant, 1});
     EXPECT_THAT(lengths_in(next()), ElementsAre(65));
     egress_->finish();
     EXPECT_THAT(dropped, ElementsAre(80, 81));
