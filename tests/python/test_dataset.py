@@ -79,7 +79,7 @@ class Datasets(World):
 
     def test_each_worker_is_a_consumer(self):
         producer = self.produce(consumers=2)
-        batches = list(self.loader(batch_size=2, num_workers=2))
+        batches = list(self.loader(batch_size=2, num_workers=2, in_order=False))
         self.end(producer)
         self.require_samples(batches)
 

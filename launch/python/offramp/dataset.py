@@ -38,6 +38,8 @@ class Dataset(data.IterableDataset):  # type: ignore[misc]  # PyTorch may be abs
     `whole_slabs=True, batch_size=None, num_workers=0`.
 
     `run_dir`, `window`, `wait_for_run`: those of Consumer. Each worker is a consumer of its own and gets other slabs.
+    With several workers, pass DataLoader(in_order=False). In order, the loader waits for one worker while another holds
+    slabs, which are delivered again after the visibility timeout.
     The slabs' order is that of the run with one consumer, and undetermined with several. A run can be iterated once: to
     train for several epochs, start the producer again for each.
 
