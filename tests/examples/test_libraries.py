@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import io
 import os
 import pathlib
 import re
@@ -160,40 +159,6 @@ class Libraries(Delivered):
             self.assertEqual((number, (3, 5)), (samples[key]["json"]["item"], samples[key]["npy"].shape))
             self.assertEqual(number, samples[key]["npy"][1, 1])
 
-    @needs("numpy", "fsspec", "s3fs", "moto", "flask", "boto3")
-    def test_objects_of_s3(self):
-        import logging
-
-        import boto3
-        import numpy
-        from moto.server import ThreadedMotoServer
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-        self.addCleanup(server.stop)
-        endpoint = f"http://127.0.0.1:{server.get_host_and_port()[1]}"
-        keys = {"AWS_ACCESS_KEY_ID": "anybody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_DEFAULT_REGION": "us-east-1"}
-        self.environment |= keys
-        client = boto3.client(
-            "s3",
-            endpoint_url=endpoint,
-            region_name="us-east-1",
-            aws_access_key_id="anybody",
-            aws_secret_access_key="nothing",
-        )
-        client.create_bucket(Bucket="results")
-        self.results_of_processor(
-            f"{PROCESSORS}/to_s3.py:Uploader", "3x5", "float32", "bucket=results", f"endpoint={endpoint}"
-        )
-        self.assertEqual(
-            {f"{key}.npy" for key in KEYS},
-            {each["Key"] for each in client.list_objects_v2(Bucket="results")["Contents"]},
-        )
-        for number, key in enumerate(KEYS):
-            array = numpy.load(io.BytesIO(client.get_object(Bucket="results", Key=f"{key}.npy")["Body"].read()))
-            self.assertEqual(((3, 5), number), (array.shape, array[2, 2]))
-
     @needs("numpy", "qdrant_client")
     def test_vectors_in_qdrant(self):
         from qdrant_client import QdrantClient
@@ -347,7 +312,7 @@ class Libraries(Delivered):
 
     def test_the_examples_are_short(self):
         programs = [path for folder in ("processors", "loops", "programs") for path in (HERE / folder).glob("*.*")]
-        self.assertEqual(16, len(programs))
+        self.assertEqual(15, len(programs))
         self.assertEqual([], [path.name for path in programs if len(path.read_text().splitlines()) > MOST_LINES])
 
 
