@@ -323,7 +323,7 @@ def _require_scores(scores: Any, dim: int) -> None:
 
 
 def _multiples(values: Any, scales: Any) -> Any:
-    """0 where the scale is 0 (all values are), and where there is no finite one."""
+    """0 where the scale is 0, because all values are, and where the quotient is NaN."""
     return (values.detach().float() / scales).nan_to_num_(nan=0.0)
 
 

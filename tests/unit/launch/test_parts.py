@@ -9,6 +9,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -32,7 +33,7 @@ from offramp_launch.setup import build
 from offramp_launch.supervision import backoff, control, log_follower, timers
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
 from offramp_launch.places import Places
-from offramp_launch.stores import place
+from offramp_launch.stores import place, store
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -64,6 +65,28 @@ class ArgumentsTest(unittest.TestCase):
             for url in ("s3://bucket", "s3://bucket/a b/é@.c/", "abfs://container@account.dfs.core.windows.net/a"):
                 file.write_text(f'output = "{url}"  # a remark\n')
                 self.assertEqual(url, place.url_given([], {"OFFRAMP_CONFIG": str(file)}))
+
+    def test_the_python_package_has_the_same_rules_for_urls(self):
+        """An Egress checks its URL before it starts the launcher: a command line would show a secret."""
+        program = "import json, sys; from offramp import _validate; print(json.dumps([_validate.STORES, *map(_validate.flaw_of, sys.argv[1:])]))"
+        urls = [
+            "s3://b/c d",
+            "s3://b:1",
+            "abfs://c@a/x",
+            "abfs://c:k@a/x",
+            "s3://k@b",
+            *(f"s3://b/{c}x" for c in "?#%\t\x7f"),
+            "s3://b/../x",
+            "s3://b ",
+        ]
+        done = subprocess.run(
+            [sys.executable, "-c", program, *urls],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "launch/python")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        self.assertEqual([list(store.SCHEMES), *map(store.flaw_of, urls)], json.loads(done.stdout))
 
     def test_takes_its_flags_and_keeps_the_others_in_order(self):
         taken, rest = arguments.take_values(
