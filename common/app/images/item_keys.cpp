@@ -3,8 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <unordered_map>
+#include <filesystem>
 #include <unordered_set>
+#include <utility>
+#include <vector>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/held_folder.hpp"
@@ -78,53 +83,142 @@ void for_each_name_in_the_way(std::string_view key, const Take& take) {
     }
 }
 
-// Numbers a key if a result file of the item would have the name of another item's folder. This is rare: a.jpg beside a
-// folder a.png.
-void keep_off_folders(std::vector<std::string>& keys, std::unordered_set<std::string>& taken) {
-    std::unordered_set<std::string> in_the_way;
-    for (const std::string& key : keys)
-        for_each_name_in_the_way(key, [&](std::string_view name) { in_the_way.emplace(name); });
-    if (in_the_way.empty()) return;
-    for (std::string& key : keys) {
-        if (!in_the_way.contains(key)) continue;
-        const std::string met = key;
-        for (std::uint64_t number = 2; in_the_way.contains(key) || !taken.insert(key).second; ++number)
-            key = met + "-" + std::to_string(number);
+// True only for names that clean_key() leaves as they are. Most names are of this kind, and are checked fast.
+bool is_clean(std::string_view name) {
+    if (name.empty() || name.size() > kLongestKey || name.front() == '/' || name.back() == '/') return false;
+    for (std::size_t begin = 0, at = 0; at <= name.size(); ++at) {
+        if (at < name.size() && name[at] != '/') {
+            if (name[at] < ' ' || name[at] > '~') return false;
+            continue;
+        }
+        const std::string_view part = name.substr(begin, at - begin);
+        if (part.empty() || part == "." || part == ".." || part.size() > kLongestPart ||
+            part.starts_with(kReservedPrefix))
+            return false;
+        begin = at + 1;
     }
+    return true;
 }
+
+std::uint64_t key_hash(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
 }  // namespace
 
 bool has_image_extension(std::string_view name) { return image_extension_bytes(name) > 0; }
 
-std::string without_image_extension(std::string_view name) {
-    return std::string(name.substr(0, name.size() - image_extension_bytes(name)));
+std::string_view without_image_extension(std::string_view name) {
+    return name.substr(0, name.size() - image_extension_bytes(name));
 }
 
-std::vector<std::string> make_item_keys(const std::vector<std::string>& names, NamesAre names_are) {
-    std::vector<std::string> keys;
-    keys.reserve(names.size());
-    std::unordered_map<std::string, std::uint64_t> times;
-    for (const std::string& name : names) {
-        keys.push_back(clean_key(names_are == NamesAre::Ids ? name : without_image_extension(name)));
-        ++times[keys.back()];
+// The keys that items have. Sorted hashes show which occur once: they need 8 bytes a key.
+class ItemKeys::Taken {
+  public:
+    explicit Taken(const ItemKeys& keys) : hashes_(keys.size()) {
+        for (std::uint64_t item = 0; item < keys.size(); ++item) hashes_[item] = key_hash(keys[item]);
+        std::sort(hashes_.begin(), hashes_.end());
+        std::unordered_set<std::uint64_t> repeated;
+        for (std::size_t i = 1; i < hashes_.size(); ++i)
+            if (hashes_[i] == hashes_[i - 1]) repeated.insert(hashes_[i]);
+        for (std::uint64_t item = 0; !repeated.empty() && item < keys.size(); ++item)
+            if (const std::string_view key = keys[item]; repeated.contains(key_hash(key)))
+                items_of_[std::string(key)].push_back(item);
     }
-    std::unordered_set<std::string> taken;
-    taken.reserve(names.size());
-    for (const std::string& key : keys)
-        if (times[key] == 1) taken.insert(key);
+
+    // The items whose keys occur more than once, ascending.
+    std::vector<std::uint64_t> repeated() const {
+        std::vector<std::uint64_t> repeated;
+        for (const auto& [key, items] : items_of_)
+            if (items.size() > 1) repeated.insert(repeated.end(), items.begin(), items.end());
+        std::sort(repeated.begin(), repeated.end());
+        return repeated;
+    }
+
+    // Returns false if an item has the key already, other than the repeated ones.
+    bool take(const std::string& key) {
+        if (std::binary_search(hashes_.begin(), hashes_.end(), key_hash(key))) {
+            const auto found = items_of_.find(key);
+            if (found == items_of_.end() || found->second.size() == 1) return false;
+        }
+        return given_.insert(key).second;
+    }
+
+  private:
+    std::vector<std::uint64_t> hashes_;
+    std::unordered_map<std::string, std::vector<std::uint64_t>> items_of_;  // of each key whose hash is repeated
+    std::unordered_set<std::string> given_;
+};
+
+ItemKeys::ItemKeys(StringList names, NamesAre names_are, std::string root)
+    : names_(std::move(names)), names_are_(names_are), root_(std::move(root)) {
+    for (std::uint64_t item = 0; item < size(); ++item) {
+        const std::string_view part = part_of(names_[item]);
+        if (is_clean(part)) continue;
+        std::string key = clean_key_of(names_[item], false);
+        if (key != part) others_.emplace(item, std::move(key));
+    }
+    Taken taken(*this);
+    number_equal_keys(taken);
+    keep_off_folders(taken);
+}
+
+std::string_view ItemKeys::operator[](std::uint64_t item) const {
+    if (!others_.empty())
+        if (const auto found = others_.find(item); found != others_.end()) return found->second;
+    return part_of(names_[item]);
+}
+
+// The part of a name that is its key, if the name is an ordinary one.
+std::string_view ItemKeys::part_of(std::string_view name) const {
+    if (!root_.empty() && name.starts_with(root_))
+        name.remove_prefix(root_.size());
+    else if (name.starts_with('/'))
+        name.remove_prefix(1);
+    else if (name.starts_with("./"))
+        name.remove_prefix(2);
+    return names_are_ == NamesAre::Ids ? name : without_image_extension(name);
+}
+
+std::string ItemKeys::clean_key_of(std::string_view name, bool with_extension) const {
+    std::string shown(name);
+    if (!root_.empty() && name.starts_with('/'))
+        if (const std::string whole = std::filesystem::path(name).lexically_normal().string(); whole.starts_with(root_))
+            shown = whole.substr(root_.size());
+    return clean_key(with_extension || names_are_ == NamesAre::Ids ? shown : without_image_extension(shown));
+}
+
+void ItemKeys::number_equal_keys(Taken& taken) {
     std::unordered_map<std::string, std::uint64_t> last_number;
-    for (std::size_t i = 0; i < names.size(); ++i) {
-        if (times[keys[i]] == 1) continue;
-        const std::string whole = clean_key(names[i]);
-        keys[i] = whole;
-        if (taken.insert(whole).second) continue;
-        std::uint64_t& number = last_number.try_emplace(whole, 1).first->second;
-        do keys[i] = whole + "-" + std::to_string(++number);
-        while (!taken.insert(keys[i]).second);
+    for (const std::uint64_t item : taken.repeated()) {
+        const std::string whole = clean_key_of(names_[item], true);
+        std::string key = whole;
+        if (!taken.take(key)) {
+            std::uint64_t& number = last_number.try_emplace(whole, 1).first->second;
+            do key = whole + "-" + std::to_string(++number);
+            while (!taken.take(key));
+        }
+        others_.insert_or_assign(item, std::move(key));
     }
-    keep_off_folders(keys, taken);
-    return keys;
+}
+
+// Numbers a key if a result file of the item would have the name of another item's folder. This is rare: a.jpg beside a
+// folder a.png.
+void ItemKeys::keep_off_folders(Taken& taken) {
+    std::unordered_set<std::string> in_the_way;
+    std::string folder;
+    for (std::uint64_t item = 0; item < size(); ++item) {
+        const std::string_view key = (*this)[item];
+        const std::string_view its_folder = key.substr(0, key.find_last_of('/') + 1);
+        if (its_folder == folder) continue;
+        folder = its_folder;
+        for_each_name_in_the_way(folder, [&](std::string_view name) { in_the_way.emplace(name); });
+    }
+    for (std::uint64_t item = 0; !in_the_way.empty() && item < size(); ++item) {
+        const std::string met((*this)[item]);
+        std::string key = met;
+        for (std::uint64_t number = 2; in_the_way.contains(key) || (key != met && !taken.take(key)); ++number)
+            key = met + "-" + std::to_string(number);
+        if (key != met) others_.insert_or_assign(item, std::move(key));
+    }
 }
 
 }  // namespace offramp

@@ -254,7 +254,7 @@ void JsonlPictures::read_lines() {
         }
         if (text.size() < line.bytes || !blank(text)) take(line, text);
     });
-    keys_ = make_item_keys(keys_, NamesAre::Ids);
+    keys_ = ItemKeys(std::move(names_), NamesAre::Ids);
     ids_ = {};
 }
 
@@ -268,11 +268,11 @@ void JsonlPictures::take(const Line& line, std::string_view text) {
             if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
                 throw UnreadableItem("its id '" + printable(*entry.id) + "' is also the id of line " +
                                      std::to_string(found->second));
-        keys_.push_back(entry.id ? *entry.id : without_image_extension(path));
+        names_.push_back(entry.id ? *entry.id : without_image_extension(path));
         const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
         lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());
     } catch (const UnreadableItem& problem) {
-        keys_.push_back("line-" + std::to_string(line.number));
+        names_.push_back("line-" + std::to_string(line.number));
         unusable_.emplace(lines_.size() - 1, line_label(line.number) + ": " + problem.what());
     }
 }

@@ -49,7 +49,8 @@ class JsonlPictures final : public PictureList {
     std::string folder_;
     RegularFile file_;
     std::vector<Line> lines_;
-    std::vector<std::string> keys_;                            // while reading: the names from which keys are made
+    StringList names_;  // while reading: keys_ owns them then
+    ItemKeys keys_;
     std::unordered_map<std::string, std::uint64_t> ids_;       // while reading: each id's line
     std::unordered_map<std::uint64_t, std::string> unusable_;  // the reason, by picture
 };

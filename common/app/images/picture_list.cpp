@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "common/app/images/image_format.hpp"
-#include "common/app/images/item_keys.hpp"
 #include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_pictures.hpp"
 #include "common/base/error.hpp"
@@ -59,7 +58,7 @@ class FolderWalk {
         }
     }
 
-    std::vector<std::string> names;
+    StringList names;
     std::size_t other_files = 0;
 
   private:
@@ -112,7 +111,7 @@ FileList list_folder(const std::string& input, const StillWanted& still_wanted) 
                  "Images are files that end in .jpg, .jpeg, .jpe, .jfif, .png, .apng, .tif, .tiff, .webp, .bmp or "
                  ".gif, in this folder or below it; arrays are files in this folder that end in .npy. Hidden files are "
                  "skipped");
-    std::sort(walk.names.begin(), walk.names.end());
+    walk.names.sort();
     return {.description = std::to_string(walk.names.size()) + " files under " + printable(input),
             .root = input,
             .names = std::move(walk.names),
@@ -134,6 +133,14 @@ std::string packing_of(std::string_view front) {
     for (const auto& [magic, what] : kPackings)
         if (front.starts_with(magic)) return what;
     return {};
+}
+
+// Ends in "/"; empty if it cannot be determined.
+std::string absolute_folder(const std::string& folder) {
+    std::error_code error;
+    const std::string whole = fs::absolute(folder, error).lexically_normal().string();
+    if (error) return {};
+    return whole.ends_with('/') ? whole : whole + "/";
 }
 
 std::string parent_folder(const std::string& file) {
@@ -162,7 +169,7 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
         begin = end + 1;
         if (line.ends_with('\r')) line.pop_back();
         if (line.starts_with('#') || line.find_first_not_of(" \t") == std::string::npos) continue;
-        list.names.push_back(std::move(line));
+        list.names.push_back(line);
     }
     if (list.names.empty())
         no_input(input, "no path in this list file",
@@ -172,21 +179,6 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string te
 }
 
 }  // namespace
-
-std::string FileList::path(std::size_t index) const { return (fs::path(root) / names[index]).string(); }
-
-std::vector<std::string> FileList::key_names() const {
-    std::error_code error;
-    const fs::path base = fs::absolute(root, error).lexically_normal();
-    const std::string prefix = base.string().ends_with('/') ? base.string() : base.string() + "/";
-    std::vector<std::string> shown;
-    shown.reserve(names.size());
-    for (const std::string& name : names) {
-        const std::string whole = name.starts_with('/') ? fs::path(name).lexically_normal().string() : std::string();
-        shown.push_back(!error && whole.starts_with(prefix) ? whole.substr(prefix.size()) : name);
-    }
-    return shown;
-}
 
 FileList list_image_files(const std::string& input, const StillWanted& still_wanted) {
     if (input.empty()) no_input(input, "the source images needs an input and none is given");
@@ -210,7 +202,7 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
 
 std::string text_of_listed_files(const FileList& list) {
     std::string text = std::to_string(list.names.size()) + "\n";
-    for (const std::string& name : list.names) text.append(name).push_back('\0');
+    for (std::size_t i = 0; i < list.names.size(); ++i) text.append(list.names[i]).push_back('\0');
     return text;
 }
 
@@ -222,7 +214,7 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
     std::uint64_t count = 0;
     FileList list{.description = {}, .root = input, .names = {}};
     if (file >> count && file.get() == '\n')
-        for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(std::move(name));
+        for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(name);
     if (file.bad())
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
@@ -238,8 +230,14 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
 FilePictures::FilePictures(const std::string& input, const StillWanted& still_wanted)
     : FilePictures(list_image_files(input, still_wanted)) {}
 
-FilePictures::FilePictures(FileList files) : files_(std::move(files)), keys_(make_item_keys(files_.key_names())) {}
+FilePictures::FilePictures(FileList files)
+    : description_(std::move(files.description)),
+      root_(std::move(files.root)),
+      other_files_(files.other_files),
+      keys_(std::move(files.names), NamesAre::Files, absolute_folder(root_)) {}
 
-std::string FilePictures::origin(std::uint64_t picture) const { return printable(files_.path(picture)); }
+std::string FilePictures::path(std::uint64_t picture) const { return (fs::path(root_) / keys_.name(picture)).string(); }
+
+std::string FilePictures::origin(std::uint64_t picture) const { return printable(path(picture)); }
 
 }  // namespace offramp

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/app/images/picture_bytes.hpp"
 #include "common/base/items.hpp"
+#include "common/base/string_list.hpp"
 
 namespace offramp {
 
@@ -25,7 +27,7 @@ class PictureList {
     virtual std::uint64_t size() const = 0;
     // Contents of the input that are not used as pictures.
     virtual std::vector<LeftOut> left_out() const { return {}; }
-    virtual std::string_view key(std::uint64_t picture) const = 0;  // from make_item_keys()
+    virtual std::string_view key(std::uint64_t picture) const = 0;  // from ItemKeys
     virtual PicturePlace place(std::uint64_t picture) const = 0;
     // The name of an unreadable picture, fit for a log line.
     virtual std::string origin(std::uint64_t picture) const = 0;
@@ -46,14 +48,10 @@ std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::s
 
 // The paths of the image files that --input names, in a stable order. Holds names only; no file is opened.
 struct FileList {
-    std::string description;         // "1200 files under /data/photos"
-    std::string root;                // base of relative names
-    std::vector<std::string> names;  // relative to root, or absolute (from a list file)
-    std::uint64_t other_files = 0;   // files in a walked folder without a picture's extension
-
-    std::string path(std::size_t index) const;
-    // The names for make_item_keys(): names under root are relative to it.
-    std::vector<std::string> key_names() const;
+    std::string description;        // "1200 files under /data/photos"
+    std::string root;               // base of relative names
+    StringList names;               // relative to root, or absolute (from a list file)
+    std::uint64_t other_files = 0;  // files in a walked folder without a picture's extension
 };
 
 // `input` is a folder, a list file, or one image. A folder is walked recursively: hidden entries are skipped, links are
@@ -76,19 +74,23 @@ class FilePictures final : public PictureList {
     explicit FilePictures(const std::string& input, const StillWanted& still_wanted = {});
     explicit FilePictures(FileList files);
 
-    std::string description() const override { return files_.description; }
+    std::string description() const override { return description_; }
     std::vector<LeftOut> left_out() const override {
-        if (files_.other_files == 0) return {};
-        return {{"other files, which do not have a picture's extension", files_.other_files}};
+        if (other_files_ == 0) return {};
+        return {{"other files, which do not have a picture's extension", other_files_}};
     }
     std::uint64_t size() const override { return keys_.size(); }
     std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }
-    PicturePlace place(std::uint64_t picture) const override { return files_.path(picture); }
+    PicturePlace place(std::uint64_t picture) const override { return path(picture); }
     std::string origin(std::uint64_t picture) const override;
 
   private:
-    FileList files_;
-    std::vector<std::string> keys_;
+    std::string path(std::uint64_t picture) const;
+
+    const std::string description_;
+    const std::string root_;
+    const std::uint64_t other_files_;
+    const ItemKeys keys_;
 };
 
 }  // namespace offramp

@@ -114,7 +114,7 @@ TarPictures::TarPictures(const std::string& input, const StillWanted& still_want
     if (samples_.empty())
         refuse_listing(input,
                        "no samples in " + std::to_string(names.size()) + (names.size() == 1 ? " shard" : " shards"));
-    keys_ = make_item_keys(keys_, NamesAre::Ids);
+    keys_ = ItemKeys(std::move(names_), NamesAre::Ids);
 }
 
 void TarPictures::read_shard(const std::string& name) {
@@ -193,7 +193,7 @@ void TarPictures::finish(std::uint32_t shard, const std::string& prefix, Members
         sample.notes.push_back(std::move(note));
     }
     samples_.push_back(std::move(sample));
-    keys_.push_back(name);
+    names_.push_back(name);
 }
 
 // Makes each picture an item, with the notes for its name and for the whole sample.
@@ -222,14 +222,14 @@ void TarPictures::add_each(std::uint32_t shard, const std::string& name, const M
             sample.notes.push_back(std::move(note));
         }
         samples_.push_back(std::move(sample));
-        keys_.push_back(name + "." + std::string(stem));
+        names_.push_back(name + "." + std::string(stem));
     }
 }
 
 void TarPictures::add_broken(std::uint32_t shard, const std::string& name, std::string why) {
     broken_.emplace(samples_.size(), "the shard cannot be read: " + std::move(why));
     samples_.push_back({.shard = shard});
-    keys_.push_back(name + "/(broken)");
+    names_.push_back(name + "/(broken)");
 }
 
 std::string TarPictures::description() const {
@@ -262,7 +262,7 @@ PicturePlace TarPictures::place(std::uint64_t picture) const {
 }
 
 std::string TarPictures::origin(std::uint64_t picture) const {
-    return printable(shards_[samples_[picture].shard]) + " (" + keys_[picture] + ")";
+    return printable(shards_[samples_[picture].shard]) + " (" + std::string(keys_[picture]) + ")";
 }
 
 std::string TarPictures::text_of(const Sample& sample, const Part& part) const {

@@ -66,7 +66,8 @@ class TarPictures final : public PictureList {
     std::string input_;
     std::vector<std::string> shards_;  // paths
     std::vector<Sample> samples_;
-    std::vector<std::string> keys_;                          // while reading: the names from which keys are made
+    StringList names_;  // while reading: keys_ owns them then
+    ItemKeys keys_;
     TarLeftOut passed_over_;                                 // in all shards
     std::uint64_t continuing_ = 0;                           // shards with data after their end mark
     std::uint64_t further_pictures_ = 0;                     // pictures beyond a sample's own

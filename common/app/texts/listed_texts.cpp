@@ -15,7 +15,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "common/app/images/item_keys.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/texts/jsonl_texts.hpp"
 #include "common/app/texts/parquet_texts.hpp"
@@ -274,7 +273,7 @@ void TextListing::add(std::uint64_t place, json&& row) {
                        std::to_string(other->second),
                    "Results are named by their ids: give each row its own, or name another column with --id-column");
     hashes.push_back(RowHashes::of(taken));
-    keys.push_back(taken.id);
+    ids.push_back(taken.id);
 }
 
 void TextListing::end() {
@@ -286,7 +285,7 @@ void TextListing::end() {
                            ", which --columns names; their columns: " + listed(there),
                        "Name some of them with --columns");
         }
-    keys = make_item_keys(keys, NamesAre::Ids);
+    keys = ItemKeys(std::move(ids), NamesAre::Ids);
     ids_ = {};
 }
 

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "common/app/images/item_keys.hpp"
 #include "common/app/images/picture_list.hpp"
 #include "common/app/settings/sections.hpp"
 #include "common/app/texts/text_table.hpp"
@@ -72,7 +73,8 @@ class TextListing {
     // Makes the keys. Errors: Error (BadInput) if --columns names a column that no row has.
     void end();
 
-    std::vector<std::string> keys;  // ids until end() is called
+    StringList ids;  // until end()
+    ItemKeys keys;   // from end() on
     std::vector<RowHashes> hashes;
 
   private:
@@ -114,7 +116,7 @@ class ListedTexts : public TextTable {
     std::string input_;
     TextColumns chosen_;
     std::uint64_t longest_;  // the longest accepted text, in bytes
-    std::vector<std::string> keys_;
+    ItemKeys keys_;
     std::vector<RowHashes> hashes_;
 };
 

@@ -21,7 +21,7 @@ class TextTable {
     virtual ~TextTable() = default;
     virtual std::string description() const = 0;  // "1200 lines of /data/reviews.jsonl"
     virtual std::uint64_t size() const = 0;
-    virtual std::string_view key(std::uint64_t number) const = 0;  // from make_item_keys() with the ids
+    virtual std::string_view key(std::uint64_t number) const = 0;  // from ItemKeys with the ids
     virtual std::string text(
         std::uint64_t number) const = 0;  // UTF-8, at most kLongestText bytes, or kLongestToCut with --chunk-tokens
     virtual std::uint64_t text_bytes(std::uint64_t number) const = 0;

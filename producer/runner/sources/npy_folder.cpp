@@ -219,10 +219,11 @@ class NpyCases final : public BatchSource {
         if (names_.empty())
             throw ConfigError("--input '" + printable(folder_) + "': no .npy file in this folder",
                               "Give a .npy file, or a folder that has an array for each item", ErrorKind::NoInput);
-        std::vector<std::string> stems;
+        StringList stems;
         for (const std::string& name : names_) stems.push_back(name.substr(0, name.size() - kEnding.size()));
-        keys_ = make_item_keys(stems, NamesAre::Ids);
-        for (const std::string& key : keys_) max_key_bytes_ = std::max(max_key_bytes_, key.size());
+        keys_ = ItemKeys(std::move(stems), NamesAre::Ids);
+        for (std::uint64_t item = 0; item < keys_.size(); ++item)
+            max_key_bytes_ = std::max(max_key_bytes_, keys_[item].size());
         if (!shapes_) {
             begin_as(0);
             return;
@@ -293,7 +294,7 @@ class NpyCases final : public BatchSource {
     bool takes_images_;
     std::shared_ptr<const ItemShapes> shapes_;  // null: all have the first one's shape
     std::vector<std::string> names_;
-    std::vector<std::string> keys_;
+    ItemKeys keys_;
     std::size_t max_key_bytes_ = 0;
     NpyRowLayout first_;
     std::uint64_t first_item_ = 0;

@@ -34,10 +34,11 @@ FuzzTarget make_input_list() {
     const auto feed = [folder](std::span<const std::byte> input) {
         const std::string path = folder->write("list.txt", input);
         try {
-            const FileList list = list_image_files(path);
-            for (const std::string& key : make_item_keys(list.key_names())) check_key(key);
-            for (std::size_t i = 0; i < list.names.size(); ++i)
-                expect(!printable(list.path(i)).empty(), "a path can be shown");
+            const FilePictures pictures(list_image_files(path));
+            for (std::uint64_t i = 0; i < pictures.size(); ++i) {
+                check_key(pictures.key(i));
+                expect(!pictures.origin(i).empty(), "a path can be shown");
+            }
         } catch (const ConfigError&) {
         }
     };

@@ -26,12 +26,18 @@ Error error_of(Action action) {
     return Error(ErrorKind::None, "");
 }
 
+std::vector<std::string> names_of(const FileList& list) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < list.names.size(); ++i) names.emplace_back(list.names[i]);
+    return names;
+}
+
 TEST(FileList, WalksAFolderAndSortsBytewise) {
     const TempFolder folder;
     for (const char* name :
          {"b.jpg", "B.JPG", "a/z.png", "a.jpg", "a/deep/x.webp", "\xc3\xa4.gif", "a-b.tif", "c.jfif", "c.JPE"})
         folder.write(name, "x");
-    EXPECT_THAT(list_image_files(folder.path()).names,
+    EXPECT_THAT(names_of(list_image_files(folder.path())),
                 ElementsAre("B.JPG", "a-b.tif", "a.jpg", "a/deep/x.webp", "a/z.png", "b.jpg", "c.JPE", "c.jfif",
                             "\xc3\xa4.gif"));
 }
@@ -42,8 +48,8 @@ TEST(FileList, DoesNotReadAFolderWithAStoredList) {
     const std::string listed = folder.write("list", text_of_listed_files(list_image_files(folder.path())));
     folder.write("later.jpg", "x");
     const FileList list = read_listed_files(folder.path(), listed);
-    EXPECT_THAT(list.names, ElementsAre("b.jpg", "new\nline/a.jpg"));
-    EXPECT_EQ(list.path(0), folder / "b.jpg");
+    EXPECT_THAT(names_of(list), ElementsAre("b.jpg", "new\nline/a.jpg"));
+    EXPECT_EQ(FilePictures(read_listed_files(folder.path(), listed)).origin(0), folder / "b.jpg");
 }
 
 TEST(FileList, RefusesATruncatedList) {
@@ -62,14 +68,14 @@ TEST(FileList, OmitsHiddenAndOtherFiles) {
     const TempFolder folder;
     for (const char* name : {"a.jpg", ".b.jpg", ".hidden/c.jpg", "notes.txt", "jpg"}) folder.write(name, "x");
     const FileList list = list_image_files(folder.path());
-    EXPECT_THAT(list.names, ElementsAre("a.jpg"));
+    EXPECT_THAT(names_of(list), ElementsAre("a.jpg"));
     EXPECT_THAT(list.description, AllOf(HasSubstr("1 files under"), HasSubstr(folder.path().string())));
 }
 
 TEST(FileList, WalksAFolderNamedLikeAPicture) {
     const TempFolder folder;
     folder.write("x.jpg/a.jpg", "x");
-    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("x.jpg/a.jpg"));
+    EXPECT_THAT(names_of(list_image_files(folder.path())), ElementsAre("x.jpg/a.jpg"));
 }
 
 TEST(FileList, FollowsLinksAndEndsCycles) {
@@ -80,7 +86,7 @@ TEST(FileList, FollowsLinksAndEndsCycles) {
     std::filesystem::create_directory_symlink(other.path(), folder.path() / "linked");
     std::filesystem::create_directory_symlink(folder.path(), folder.path() / "a" / "up");
     std::filesystem::create_symlink("/nowhere/at/all", folder.path() / "gone.jpg");
-    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("a/a.jpg", "gone.jpg", "linked/b.jpg"));
+    EXPECT_THAT(names_of(list_image_files(folder.path())), ElementsAre("a/a.jpg", "gone.jpg", "linked/b.jpg"));
 }
 
 // 2^40 paths lead to the last of these folders.
@@ -103,7 +109,7 @@ TEST(FileList, AFolderKeepsItsNameThoughALinkComesFirst) {
     const TempFolder folder;
     folder.write("b/a.jpg", "x");
     std::filesystem::create_directory_symlink("b", folder.path() / "a");
-    EXPECT_THAT(list_image_files(folder.path()).names, ElementsAre("b/a.jpg"));
+    EXPECT_THAT(names_of(list_image_files(folder.path())), ElementsAre("b/a.jpg"));
 }
 
 TEST(FileList, DoesNotWaitForAnUnneededRead) {
@@ -125,32 +131,35 @@ TEST(FileList, ListsAFolderThatCannotBeRead) {
     const FileList list = list_image_files(folder.path());
     ::setfsuid(user);
     std::filesystem::permissions(folder.path() / "locked", std::filesystem::perms(0755));
-    EXPECT_THAT(list.names, ElementsAre("a.jpg", "locked"));
+    EXPECT_THAT(names_of(list), ElementsAre("a.jpg", "locked"));
 }
 
 TEST(FileList, ResolvesAListFileRelativeToItsFolder) {
     const TempFolder folder;
     const std::string list = folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");
     const FileList files = list_image_files(list);
-    EXPECT_THAT(files.names, ElementsAre("../z.jpg", "/abs/b.png", "a b.jpg"));
-    EXPECT_EQ(std::filesystem::path(files.path(0)).lexically_normal(), folder / "z.jpg");
-    EXPECT_EQ(files.path(1), "/abs/b.png");
-    EXPECT_EQ(files.path(2), folder / "lists/a b.jpg");
+    EXPECT_THAT(names_of(files), ElementsAre("../z.jpg", "/abs/b.png", "a b.jpg"));
+    const FilePictures pictures(list);
+    EXPECT_EQ(std::filesystem::path(pictures.origin(0)).lexically_normal(), folder / "z.jpg");
+    EXPECT_EQ(pictures.origin(1), "/abs/b.png");
+    EXPECT_EQ(pictures.origin(2), folder / "lists/a b.jpg");
     EXPECT_THAT(files.description, HasSubstr("3 files listed in"));
 }
 
 TEST(FileList, KeysAbsoluteNamesBelowTheListRelativeToIt) {
     const TempFolder folder;
     const std::string list = folder.write("list.txt", (folder / "a/b.jpg") + "\n/elsewhere/c.jpg\n");
-    EXPECT_THAT(list_image_files(list).key_names(), ElementsAre("a/b.jpg", "/elsewhere/c.jpg"));
+    const FilePictures pictures(list);
+    EXPECT_EQ(pictures.key(0), "a/b");
+    EXPECT_EQ(pictures.key(1), "elsewhere/c");
 }
 
 TEST(FileList, OneImageIsAListOfOne) {
     const TempFolder folder;
     const std::string file = folder.write("one.bin", encode_jpeg({8, 8}, gradient({8, 8})));
     const FileList files = list_image_files(file);
-    EXPECT_THAT(files.names, ElementsAre("one.bin"));
-    EXPECT_EQ(files.path(0), file);
+    EXPECT_THAT(names_of(files), ElementsAre("one.bin"));
+    EXPECT_EQ(FilePictures(file).origin(0), file);
 }
 
 TEST(FileList, MissingInputNamesTheValue) {

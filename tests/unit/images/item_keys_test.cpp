@@ -15,6 +15,15 @@ namespace {
 using ::testing::ElementsAre;
 using Names = std::vector<std::string>;
 
+Names make_item_keys(const Names& names, NamesAre names_are = NamesAre::Files) {
+    StringList list;
+    for (const std::string& name : names) list.push_back(name);
+    const ItemKeys keys(std::move(list), names_are);
+    Names made;
+    for (std::uint64_t item = 0; item < keys.size(); ++item) made.emplace_back(keys[item]);
+    return made;
+}
+
 TEST(ItemKeys, OmitTheExtensionWhereTheRestIsUnique) {
     EXPECT_THAT(make_item_keys({"a.jpg", "b/c.PNG", "b/d.tar.jpeg", "e.data"}),
                 ElementsAre("a", "b/c", "b/d.tar", "e.data"));
