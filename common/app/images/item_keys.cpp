@@ -30,10 +30,13 @@ std::size_t image_extension_bytes(std::string_view name) {
     const std::string_view last = name.substr(name.find_last_of('/') + 1);
     const std::size_t dot = last.find_last_of('.');
     if (dot == std::string_view::npos || dot == 0) return 0;
-    std::string extension(last.substr(dot));
-    for (char& c : extension)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    return std::find(kExtensions.begin(), kExtensions.end(), extension) == kExtensions.end() ? 0 : extension.size();
+    const std::string_view extension = last.substr(dot);
+    std::array<char, 5> lower{};
+    if (extension.size() > lower.size()) return 0;
+    std::ranges::transform(extension, lower.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    const std::string_view found(lower.data(), extension.size());
+    return std::ranges::find(kExtensions, found) == kExtensions.end() ? 0 : extension.size();
 }
 
 std::string clean_part(std::string_view part) {

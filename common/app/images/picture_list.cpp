@@ -236,7 +236,11 @@ FilePictures::FilePictures(FileList files)
       other_files_(files.other_files),
       keys_(std::move(files.names), NamesAre::Files, absolute_folder(root_)) {}
 
-std::string FilePictures::path(std::uint64_t picture) const { return (fs::path(root_) / keys_.name(picture)).string(); }
+std::string FilePictures::path(std::uint64_t picture) const {
+    const std::string_view name = keys_.name(picture);
+    if (root_.empty() || name.starts_with('/')) return std::string(name);
+    return std::string(root_).append(root_.ends_with('/') ? "" : "/").append(name);
+}
 
 std::string FilePictures::origin(std::uint64_t picture) const { return printable(path(picture)); }
 

@@ -158,8 +158,11 @@ std::optional<SampleForm> form_in(const json& line) {
 }
 
 std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {
+    constexpr std::string_view kHexadecimal = "0123456789abcdef";
     std::string digits;
-    for (; begin != end; ++begin) digits += fmt::format("{:016x}", *begin);
+    digits.reserve(static_cast<std::size_t>(end - begin) * kDigits);
+    for (; begin != end; ++begin)
+        for (unsigned shift = 64; shift > 0; shift -= 4) digits += kHexadecimal[*begin >> (shift - 4) & 0xf];
     return digits;
 }
 

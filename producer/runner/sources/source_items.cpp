@@ -3,9 +3,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -178,19 +178,19 @@ std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> sour
     if (previous.empty() || now.size() < previous.size() ||
         (shapes.empty() && std::equal(previous.begin(), previous.end(), now.begin())))
         return source;
-    std::unordered_map<std::uint64_t, std::uint64_t> numbers;
-    numbers.reserve(now.size());
-    for (std::uint64_t item = 0; item < now.size(); ++item) numbers.emplace(now[item], item);
+    std::vector<std::uint64_t> by_hash(now.size());
+    std::iota(by_hash.begin(), by_hash.end(), 0);
+    std::ranges::sort(by_hash, {}, [&](std::uint64_t item) { return std::pair(now[item], item); });
     std::vector<std::uint64_t> order;
     order.reserve(now.size());
-    for (const std::uint64_t hash : previous) {
-        const auto found = numbers.find(hash);
-        if (found == numbers.end()) return source;
-        order.push_back(found->second);
-        numbers.erase(found);
-    }
     std::vector<bool> was_there(now.size());
-    for (const std::uint64_t item : order) was_there[item] = true;
+    for (const std::uint64_t hash : previous) {
+        auto found = std::ranges::lower_bound(by_hash, hash, {}, [&](std::uint64_t item) { return now[item]; });
+        while (found != by_hash.end() && was_there[*found]) ++found;
+        if (found == by_hash.end() || now[*found] != hash) return source;
+        order.push_back(*found);
+        was_there[*found] = true;
+    }
     for (std::uint64_t item = 0; item < now.size(); ++item)
         if (!was_there[item]) order.push_back(item);
     return std::make_unique<RenumberedSource>(std::move(source), std::move(order), std::move(shapes));
