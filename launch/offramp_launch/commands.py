@@ -45,7 +45,7 @@ COMMANDS = {
 # Processes that commands, consumers or the Python package start.
 INTERNAL = {
     "worker-of-a-run": ("gpus.worker.start", ""),
-    "trial-of-tune": ("tuning.trial.start", ""),
+    "run-of-a-command": ("commanded_run.start", ""),
     "merge-ranks": ("jobs.ranks.start", ""),
     "uploader-of-a-consumer": ("stores.uploader.serve", ""),
     "upload-of-a-run": ("stores.uploader.store_once", ""),

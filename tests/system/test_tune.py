@@ -100,7 +100,7 @@ class Tune(unittest.TestCase):
         found = []
 
         def is_under_way():
-            found[:] = [(int(pid), words) for pid, words in commands_below(process.pid) if "trial-of-tune" in words]
+            found[:] = [(int(pid), words) for pid, words in commands_below(process.pid) if "run-of-a-command" in words]
             statuses = [status_in(words[words.index("--run-dir") + 1]) for _, words in found]
             return bool(statuses and statuses[0].get("released_samples"))
 

@@ -8,7 +8,6 @@ import dataclasses
 import json
 import math
 import os
-import pathlib
 import shlex
 import sys
 import time
@@ -26,6 +25,7 @@ from offramp_launch.arguments import (
     without_values,
     words_of,
 )
+from offramp_launch.commanded_run import folder_for_results
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
@@ -128,24 +128,6 @@ def bounds_of_trials(config, flags):
             "--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out"
         )
     return Bounds(config["consumers"], config["consumers"]) if given else Bounds(1, most_of_this_machine())
-
-
-def folder_for_results(config, places):
-    """A folder on the file system of --output, whose speed may limit a run."""
-    if config.get("output"):
-        for folder in pathlib.Path(config["output"]).absolute().parents:
-            if os.access(folder, os.W_OK) and not is_within(folder, config.get("input")):
-                return folder
-    places.build.mkdir(parents=True, exist_ok=True)
-    return places.build
-
-
-def is_within(folder, source):
-    """Whether `folder` is in the input folder, whose files are read."""
-    if not source or not os.path.isdir(source):
-        return False
-    source, folder = pathlib.Path(source).resolve(), folder.resolve()
-    return folder == source or source in folder.parents
 
 
 def try_out(search, trials, bounds, consumers, deadline, note):

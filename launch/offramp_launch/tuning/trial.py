@@ -7,30 +7,23 @@ import contextlib
 import fcntl
 import os
 import pathlib
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import take_values, without_values, words_of
+from offramp_launch.commanded_run import begin, failure_of, paths_within, remove, within
+from offramp_launch.arguments import without_values, words_of
 from offramp_launch.exit_code import LaunchError, shell_code
-from offramp_launch.jobs.command import folder_written_to
 from offramp_launch.output_folder import LOCK
-from offramp_launch.places import LAUNCHER
 from offramp_launch.progress import ENDS
-from offramp_launch.run_command import start as start_run
 from offramp_launch.run_steps import sweep
 from offramp_launch.run_dir import read_object
-from offramp_launch.supervision import lifeline
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.supervision.autoscaler import Autoscaler, Moment, Window, live_slabs
-from offramp_launch.supervision.log_follower import printed_by_command
 from offramp_launch.status_schema import validate_status
 from offramp_launch.tuning.search import Outcome
 
-COMMAND = "trial-of-tune"
 LOOK_SECONDS = 0.25
 WARM_SECONDS = 1  # after the first released slab
 MEASURED_SECONDS = 3  # at least, with a constant number of consumers
@@ -42,18 +35,7 @@ ABANDONED_SECONDS, KILLED_SECONDS = 4, 2
 PROGRAMS_SECONDS = (
     15  # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
 )
-REMOVED_SECONDS = 3  # to remove its folders
-AGAIN_SECONDS = 0.05
 NOTICED = 0.2  # a stage that waits for this share of the time limits the run
-
-
-def start(places, argv):
-    """The process of one trial. It ends with the command that started it."""
-    at = argv.index("--")
-    lifeline.hold(take_values(argv[:at], (lifeline.FLAG,))[0][lifeline.FLAG])
-    flags = argv[at + 1 :]
-    run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
-    return start_run(places.with_runs_in(run_dir.parent), flags, ["run", *flags])
 
 
 class Trials:
@@ -88,7 +70,7 @@ class Trials:
         self._number += 1
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         output = whole / "output"
-        apart = self._paths_of_trial(whole)
+        apart = {"--run-id": f"tune-{os.getpid()}-{self._number}", **paths_within(whole, self._config)}
         own = {
             **{f"--{name}": value or None for name, value in setting.items()},
             "--consumers": consumers,
@@ -96,28 +78,13 @@ class Trials:
             "--run-dir": run_dir,
             **apart,
         }
-        command = [
-            *self._places.python_command(sys.executable, LAUNCHER, "-E", "-s"),
-            COMMAND,
-            lifeline.FLAG,
-            str(self._lifeline_read),
-            "--",
-            *without_values(self._flags, apart),
-            *words_of(own),
-        ]
+        flags = [*without_values(self._flags, apart), *words_of(own)]
         printed = self._runs / f"{self._number}.said"
         process = None
         try:
-            with interrupts.deferred(), open(printed, "wb") as log, interrupts.blocked():
+            with interrupts.deferred():
                 output.mkdir(parents=True)
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(self._lifeline_read,),
-                    start_new_session=True,
-                )
+                process = begin(self._places, self._lifeline_read, flags, printed)
             outcome = Trial(process, run_dir, consumers, bounds, deadline).outcome()
             if process.poll():  # it failed, whatever was measured before
                 return Outcome(error=failure_of(run_dir, printed), code=shell_code(process.returncode))
@@ -127,18 +94,6 @@ class Trials:
                 if process:
                     end(process, run_dir, output, lambda: sweep(str(self._places.producer())))
                 remove(whole, run_dir)
-
-    def _paths_of_trial(self, whole):
-        """
-        {flag: value} for all paths and names of a run beside its output. These flags override variables and --config.
-        """
-        apart = {"--run-id": f"tune-{os.getpid()}-{self._number}", "--log-file": "", "--samples-folder": ""}
-        if self._config.get("when-full") == "spill":
-            apart["--spill-dir"] = str(whole / "spilled")
-        if folder_written_to(self._config):
-            apart["--write-path"] = str(whole / "written")
-            (whole / "written").mkdir(parents=True)
-        return apart
 
 
 class Trial:
@@ -251,28 +206,3 @@ def is_free(lock):
     except OSError:
         return False
     return True
-
-
-def remove(*folders):
-    """Retries: a program that is ending may still create files."""
-
-    def are_gone():
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
-        return not any(folder.exists() for folder in folders)
-
-    within(REMOVED_SECONDS, are_gone)
-
-
-def within(seconds, holds):
-    """Waits until holds(), or until the time is over."""
-    deadline = time.monotonic() + seconds
-    while not holds() and time.monotonic() < deadline:
-        time.sleep(AGAIN_SECONDS)
-
-
-def failure_of(run_dir, log):
-    """Why the run failed, in one line."""
-    failure = (read_object(run_dir / "summary.json") or {}).get("failure")
-    errors, lines = printed_by_command(log)
-    return failure or next(reversed(errors or [line for line in lines if line.strip()]), "it gave no reason")
