@@ -1,5 +1,5 @@
 """
-Runs that another command starts (`tune`). Such a run ends with that command, however that ends, and writes
+Runs that another command starts (`tune`, `chaos`). Such a run ends with that command, however that ends, and writes
 only to that command's folders.
 """
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "export": ("exporting.start", "works own-help"),
     "query": ("texts.query", "own-help"),
     "ladder": ("starting.ladder", "sets-up works"),
+    "chaos": ("starting.chaos", "sets-up works packaged"),
     "tune": ("starting.tune", "sets-up"),
     "bench": ("benchmark.start", "sets-up works"),
     "scale": ("live_commands.scale", "works packaged"),

@@ -181,3 +181,10 @@ def tune(places, argv):
     from offramp_launch.tuning import command
 
     return command.start(places, argv)
+
+
+def chaos(places, argv):
+    argv = set_up_for(places, argv)
+    from offramp_launch.chaos import command
+
+    return command.start(places, argv)

@@ -20,6 +20,7 @@ COMMANDS = (
     "shard",
     "demo",
     "ladder",
+    "chaos",
     "tune",
     "bench",
     "test",
