@@ -11,8 +11,9 @@ Fails if a page of the repository has a dead reference or is too long.
                                             and any other page outside tables; generated pages may be wider
     check_pages.py --source DIR decisions   the index of common/design/ names each decision once; each has its parts
                                             and at most 200 words
-    check_pages.py --source DIR citations   every test in the last column of common/design/failure-matrix.md, and every
-                                            `room.test_part` or `PartTest` of a page, exists
+    check_pages.py --source DIR citations   each row of common/design/failure-matrix.md and promises.md cites a test in
+                                            the last column; these, and every `room.test_part` or `PartTest` of a
+                                            page, exist
     check_pages.py --source DIR answers     each row "find where ..." of a page names a `function()` in a `file`, which
                                             has it
     check_pages.py --source DIR commands    each flag in `code` is in the reference of commands or in a source; each
@@ -53,11 +54,9 @@ NAMES_A_TEST = re.compile(r"(?<![\w./])(\w+\.test_\w+|[A-Z]\w*Test(?:\.\w+)?)(?!
 FLOORS = ("common", "common/app", "producer", "producer/runner", "consumer", "launch")
 NO_ROOMS = {"common/app", "common/design", "launch/guide"}
 ROOMS_PAGE = Path("common/design/rooms.md")
-DESIGN, DECISIONS, MATRIX = (
-    Path("common/design"),
-    Path("common/design/decisions"),
-    Path("common/design/failure-matrix.md"),
-)
+DESIGN, DECISIONS = Path("common/design"), Path("common/design/decisions")
+CITING = (DESIGN / "failure-matrix.md", DESIGN / "promises.md")  # the last column of their tables cites tests
+HEADING = re.compile(r"\| (?:event|promise) \||\| ---")
 
 
 def files_under(source, suffixes):
@@ -215,25 +214,26 @@ def has_test(source, name):
 
 
 def check_citations(source):
-    page = source / MATRIX
-    rows = (
-        [(number, line) for number, line in prose(page.read_text(encoding="utf-8")) if line.startswith("|")]
-        if page.is_file()
-        else []
-    )
-    cited = [(number, name) for number, row in rows for name in CITED.findall(row.rstrip(" |").rpartition("|")[2])]
-    if not cited:
-        return [f"no cited tests in {page}"]
-    cited = [(MATRIX, number, name) for number, name in cited]
-    for other in pages_of(source):
+    cited, faults = [], []
+    for name in CITING:
+        text = (source / name).read_text(encoding="utf-8") if (source / name).is_file() else ""
+        rows = [row for row in prose(text) if row[1].startswith("|") and not HEADING.match(row[1])]
+        faults += [] if rows else [f"no cited tests in {name}"]
+        for number, row in rows:
+            tests = CITED.findall(row.rstrip(" |").rpartition("|")[2])
+            faults += [] if tests else [f"{name}:{number}: cites no test"]
+            cited += [(name, number, test) for test in tests]
+    for page in pages_of(source):
         cited += [
-            (other.relative_to(source), number, name)
-            for number, line in prose(other.read_text(encoding="utf-8"))
-            if other != page
+            (page.relative_to(source), number, test)
+            for number, line in prose(page.read_text(encoding="utf-8"))
+            if page.relative_to(source) not in CITING
             for code in CODE.findall(line)
-            for name in NAMES_A_TEST.findall(code)
+            for test in NAMES_A_TEST.findall(code)
         ]
-    return [f"{where}:{number}: missing: test {name}" for where, number, name in cited if not has_test(source, name)]
+    return faults + [
+        f"{where}:{number}: missing: test {test}" for where, number, test in cited if not has_test(source, test)
+    ]
 
 
 def commands_in_code(text):

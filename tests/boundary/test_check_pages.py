@@ -261,6 +261,7 @@ class Citations(Repository):
     def setUp(self):
         super().setUp()
         self.write("common/design/failure-matrix.md", MATRIX)
+        self.write("common/design/promises.md", MATRIX.replace("| event", "| promise"))
         self.write("tests/unit/room/part_test.cpp", "TEST_F(Suite, Case) {}\n")
         self.write("tests/system/test_ends.py", "")
         self.write("tests/unit/launch/test_run.py", "")
@@ -281,6 +282,10 @@ class Citations(Repository):
             with self.subTest(other):
                 self.write("common/design/failure-matrix.md", MATRIX.replace(name, other))
                 self.assert_faulty("citations", f"failure-matrix.md:5: missing: test {other.strip('`')}")
+                self.write("common/design/failure-matrix.md", MATRIX)
+                self.write("common/design/promises.md", MATRIX.replace(name, other))
+                self.assert_faulty("citations", f"promises.md:5: missing: test {other.strip('`')}")
+                self.write("common/design/promises.md", MATRIX)
 
     def test_a_test_that_another_page_cites_exists(self):
         self.write("room/README.md", "# room\n\n`launch.test_run` `test_x.py` `a_test.cpp`\n")
@@ -290,9 +295,19 @@ class Citations(Repository):
                 self.write("room/README.md", f"# room\n\nSee `{name}`.\n")
                 self.assert_faulty("citations", f"room/README.md:3: missing: test {name}")
 
+    def test_a_row_without_a_test_is_a_fault(self):
+        for page in ("failure-matrix.md", "promises.md"):
+            with self.subTest(page):
+                self.write(f"common/design/{page}", MATRIX + "| `Suite` | none |\n")
+                self.assert_faulty("citations", f"{page}:6: cites no test")
+                self.write(f"common/design/{page}", MATRIX)
+
     def test_nothing_to_look_at_is_a_fault(self):
-        self.write("common/design/failure-matrix.md", "# Failures\n")
-        self.assert_faulty("citations", "no cited tests")
+        for page in ("failure-matrix.md", "promises.md"):
+            with self.subTest(page):
+                self.write(f"common/design/{page}", "# Failures\n")
+                self.assert_faulty("citations", f"no cited tests in common/design/{page}")
+                self.write(f"common/design/{page}", MATRIX)
 
 
 class Answers(Repository):
