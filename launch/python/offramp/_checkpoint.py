@@ -24,7 +24,7 @@ import json
 import os
 import secrets
 import weakref
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Mapping, NamedTuple, Sequence
 
 from offramp._errors import BadArgument, CannotWrite
 
@@ -121,6 +121,8 @@ class Checkpoint:
         self.earlier = DoneBatches()  # finished by earlier runs; fixed
         self.work = work
         self.resumes = False
+        # Called with the first item of each submitted batch once all its samples are done (True), or one never will be.
+        self.on_end: Callable[[int, bool], None] = lambda first, is_done: None
         _all.add(self)
         if resume and os.path.isdir(folder) and (text := self._read()) is not None:
             self._resume(text)
@@ -280,14 +282,14 @@ class Checkpoint:
         while self._submitted:
             first, samples, keys = self._submitted.popleft()
             if keys is None:
-                self._forget(first)
+                self._give_up(first)
                 continue
             if first not in self._open:
                 bisect.insort(self._firsts, first)
             self._open[first] = [samples, samples, hash_of(first, keys)]
         for begin, end in given_up:
             for first in self._batches_in(begin, end):
-                self._forget(first)
+                self._give_up(first)
         for begin, end in ranges:
             for first in self._batches_in(begin, end):
                 self._count(first, begin, end)
@@ -297,6 +299,10 @@ class Checkpoint:
         at = max(bisect.bisect_right(self._firsts, begin) - 1, 0)
         found = self._firsts[at : bisect.bisect_left(self._firsts, end)]
         return found[1:] if found and found[0] + self._open[found[0]][1] <= begin else found
+
+    def _give_up(self, first: int) -> None:
+        self._forget(first)
+        self.on_end(first, False)
 
     def _forget(self, first: int) -> None:
         if self._open.pop(first, None) is not None:
@@ -310,6 +316,7 @@ class Checkpoint:
             done = Done(first, first + batch[1], batch[2])
             self._done.add(done)
             self._unwritten.append(done)
+            self.on_end(first, True)
 
     def write(self) -> None:
         """Writes what completed() reported."""

@@ -23,7 +23,7 @@ class Numbering:
         self._comparison = comparison  # covers the batches of all pending() calls
         self._once = once  # refuse a key that repeats in a batch
         self._before = before
-        self._next_item = 0  # the next number if a checkpoint counts items
+        self.next_item = 0  # the next number if a checkpoint counts items and pending() does not
         self._is_counted = True  # by the library too
         self._next_pending: int | None = None  # the next number once pending() counts items
         self._unfinished = 0  # pending() iterations that have not consumed all their batches
@@ -31,7 +31,7 @@ class Numbering:
 
     def begin_at(self, item: int) -> None:
         """Numbers the items from this one on, for a run with a checkpoint. Call it before the first batch."""
-        self._next_item, self._is_counted = item, False
+        self.next_item, self._is_counted = item, False
 
     @property
     def expects_more(self) -> bool:
@@ -53,7 +53,7 @@ class Numbering:
             raise BadArgument(f"batches is {batches!r:.80}. Give an iterable of batches, such as a DataLoader")
         keys = keys or _first_part
         if self._next_pending is None:
-            self._next_pending = self._next_item
+            self._next_pending = self.next_item
         self._unfinished += 1
         for batch in batches:
             if not accepts_more():
@@ -99,9 +99,7 @@ class Numbering:
         """The items' numbers; None: the library continues to count. Errors: BadArgument."""
         if not self.numbers_by_pending:
             return (
-                items
-                if items is not None or self._comparison is None
-                else range(self._next_item, self._next_item + rows)
+                items if items is not None or self._comparison is None else range(self.next_item, self.next_item + rows)
             )
         if items is not None:
             raise BadArgument("pending() numbers the items. Submit its batches without items")
@@ -116,14 +114,14 @@ class Numbering:
 
     def is_next(self, numbers: list[int] | range | None) -> bool:
         """Whether the library's own count gives the same numbers."""
-        return self._is_counted and isinstance(numbers, range) and numbers[0] == self._next_item
+        return self._is_counted and isinstance(numbers, range) and numbers[0] == self.next_item
 
     def submitted(self, numbers: Sequence[int] | None) -> None:
         """Notes a submitted batch, and forgets earlier batches of pending() that the loop skipped."""
         if numbers is None:
             return
         if self._comparison is not None:
-            self._next_item = numbers[-1] + 1
+            self.next_item = numbers[-1] + 1
         while self.numbers_by_pending and self._yielded and self._yielded[0].first <= numbers[0]:
             self._yielded.popleft()
 

@@ -169,7 +169,7 @@ class Run:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
                 try:
-                    self._supervise_consumers()
+                    self.supervise_consumers()
                 except Exception:
                     self._not_accepted(number)
                     raise
@@ -201,14 +201,14 @@ class Run:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
                 break
-            self._supervise_consumers()
+            self.supervise_consumers()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call drain() again, or start more consumers")
         if (completions := self._completions) is not None:
             self._call(lambda _: completions.record_rest())
 
-    def _supervise_consumers(self) -> None:
-        """Called every WAIT_SECONDS while the loop waits for consumers."""
+    def supervise_consumers(self) -> None:
+        """Call it every WAIT_SECONDS while the loop waits for consumers. Errors: those of require_consumers."""
         self._require_consumers()
         self._warner.look(self.stats)
 

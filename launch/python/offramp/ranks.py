@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pathlib
@@ -84,12 +85,7 @@ def egress(
     arguments = {"processor": processor, "identity": identity, "resume": resume, **options}
     if ranks == 1:
         return Egress(output=output, consumers=consumers, settings=settings, **arguments)
-    if _validate.store_url("output", output):
-        raise BadArgument(
-            "output is in an object store, which does not go with several ranks. Give a folder that all ranks reach at "
-            "the same path, and copy the results from there"
-        )
-    work = _Work(os.path.abspath(_validate.path("output", output)), rank, ranks, settings or {}, processor)
+    work = SharedWork(output, rank, ranks, settings or {}, processor)
     return _RankEgress(work, identity, consumers or _default_consumers(), arguments)
 
 
@@ -110,24 +106,46 @@ def _default_consumers() -> int:
     return min(max(cores // 2, 1), DEFAULT_CONSUMERS)
 
 
-class _Work:
-    """The shared work of all ranks, as one of them sees it. Thread: any, one at a time."""
+class SharedWork:
+    """
+    The shared work of all ranks, as one of them sees it. `ranks`: their number; 0: unknown, and each takes the next
+    free part. Thread: any, one at a time.
+    """
 
-    def __init__(self, output: str, rank: int, ranks: int, settings: Mapping[str, object], processor: str):
+    def __init__(
+        self,
+        output: str | os.PathLike[str],
+        rank: int,
+        ranks: int,
+        settings: Mapping[str, object],
+        processor: str,
+    ):
+        if _validate.store_url("output", output):
+            raise BadArgument(
+                "output is in an object store, which does not go with several ranks. Give a folder that all ranks reach "
+                "at the same path, and copy the results from there"
+            )
         if refused := [
             name for name in settings if name.strip("-").replace("_", "-") in ("overwrite", "samples-folder")
         ]:
             raise BadArgument(
                 f"the setting '{refused[0]}' does not go with several ranks. Omit it, or give another output"
             )
-        self.output, self.rank, self.ranks, self.processor = output, rank, ranks, processor
+        self.output = os.path.abspath(_validate.path("output", output))
+        self.rank, self.ranks, self.processor = rank, ranks, processor
         options = [flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith(f"--{OPTIONS}=")]
         self.zarr_index = next((each[6:] for each in ",".join(options).split(",") if each.startswith("index=")), "")
         self.writes_zarr = ZARR_WRITER in processor.split(",")
-        self.settings = {**settings, "samples-folder": output}
-        self.folder = pathlib.Path(output, SHARDS)
-        self.place = self.folder / str(rank)
-        self._done = self.folder / f"{rank}.done"
+        self.settings = {**settings, "samples-folder": self.output}
+        self.folder = pathlib.Path(self.output, SHARDS)
+
+    @property
+    def place(self) -> pathlib.Path:
+        return self.folder / str(self.rank)
+
+    @property
+    def _done(self) -> pathlib.Path:
+        return self.folder / f"{self.rank}.done"
 
     def begin(self, facts: Mapping[str, object], resume: bool) -> None:
         """Joins the work in the output, or begins it. Errors: BadArgument if there is other work; CannotWrite."""
@@ -140,8 +158,8 @@ class _Work:
             if earlier is None:
                 if others:
                     raise BadArgument(
-                        f"output {self.output} is not empty: it has {others[0]}, which is not the work of {self.ranks} ranks. "
-                        "Give an empty or new folder"
+                        f"output {self.output} is not empty: it has {others[0]}, which is not the work of "
+                        f"{self.ranks or 'any'} ranks. Give an empty or new folder"
                     )
                 self._put({"job": f"ranks-{secrets.token_hex(8)}", "folder": str(self.folder), **facts})
                 earlier = self._read() or {}
@@ -166,12 +184,29 @@ class _Work:
         with self._locked() as lock:
             self._done.touch()
             if all((self.folder / f"{rank}.done").exists() for rank in range(self.ranks)):
-                self._merge(lock)
+                self._merge(self.ranks, lock)
 
-    def _merge(self, lock: int) -> None:
+    def take_next_part(self) -> None:
+        """Sets `rank` to the number of a part that no process has begun. Errors: CannotWrite."""
+        with _write_errors(self.folder):
+            for self.rank in itertools.count():
+                with contextlib.suppress(FileExistsError):
+                    return self.place.mkdir()
+
+    def parts(self) -> range:
+        """The parts that take_next_part() has given."""
+        with _write_errors(self.folder):
+            return range(sum(each.isdecimal() for each in os.listdir(self.folder)))
+
+    def merge(self) -> None:
+        """Joins all parts, which are drained. Errors: CannotWrite; ConsumersFailed."""
+        with self._locked() as lock:
+            self._merge(len(self.parts()), lock)
+
+    def _merge(self, ranks: int, lock: int) -> None:
         flags = flags_of({name: value for name, value in self.settings.items() if name != "samples-folder"})
-        command = [*launcher_command("merge-ranks"), "--ranks", str(self.ranks), "--output", self.output]
-        command += ["--items", str(self.ranks * ITEMS_OF_A_RANK), "--lock-fd", str(lock), "--processor", self.processor]
+        command = [*launcher_command("merge-ranks"), "--ranks", str(ranks), "--output", self.output]
+        command += ["--items", str(ranks * ITEMS_OF_A_RANK), "--lock-fd", str(lock), "--processor", self.processor]
         done = subprocess.run(
             [*command, *flags],
             env=launcher_environment(),
@@ -182,9 +217,10 @@ class _Work:
             pass_fds=(lock,),  # held until the merge's last program exits, also if this process dies
         )
         if done.returncode != 0:
+            again = "start all ranks again with resume=True" if self.ranks else "merge again"
             raise ConsumersFailed(
-                f"the results of the {self.ranks} ranks are complete, but not merged: "
-                f"{in_python(final_messages(done.stdout + done.stderr))}. Then start all ranks again with resume=True",
+                f"the results of the {ranks} ranks are complete, but not merged: "
+                f"{in_python(final_messages(done.stdout + done.stderr))}. Then {again}",
                 done.returncode,
             )
 
@@ -266,21 +302,11 @@ class _Keys:
             ) from problem
 
 
-class _RankEgress(Egress):
-    """The Egress of one of several ranks. Owns: also its connection to the shared keys."""
+class PartEgress(Egress):
+    """The Egress of one part of a shared work, which has begun."""
 
-    def __init__(
-        self,
-        work: _Work,
-        identity: str | Mapping[str, object] | None,
-        consumers: int,
-        arguments: Mapping[str, Any],
-    ):
-        self._keys: _Keys | None = None
-        resume = _validate.yes_or_no("resume", arguments["resume"])
-        work.begin(facts_of(identity, work.processor, work.settings), resume)
+    def __init__(self, work: SharedWork, consumers: int, arguments: Mapping[str, Any]):
         self._work = work
-        self._keys = _Keys(work.folder / "keys", work.rank)
         super().__init__(output=str(work.place), consumers=consumers, settings=work.settings, **arguments)
         self._numbering.begin_at(work.rank * ITEMS_OF_A_RANK)
 
@@ -303,10 +329,6 @@ class _RankEgress(Egress):
             metadata = self._placed(metadata)
         super().submit(outputs, texts, None, stream, copy, metadata)
 
-    def _claim(self, keys: Sequence[str] | None) -> None:
-        if self._keys is not None and keys:
-            self._keys.take(keys)
-
     def _placed(self, metadata: Iterable[Mapping[str, object] | None] | None) -> Sequence[Mapping[str, object] | None]:
         """The metadata. Errors: BadArgument without a place in the array: items of a rank begin at 2**32."""
         given: Any = () if metadata is None else _validate.one_per_sample("metadata", metadata, "[{'index': 0}]")
@@ -318,6 +340,27 @@ class _RankEgress(Egress):
                 "submit(..., metadata=[{'index': 0}, ...]); or regions of an array of offramp.zarr.create()"
             )
         return list(given)
+
+
+class _RankEgress(PartEgress):
+    """The Egress of one of several ranks. Owns: also its connection to the shared keys."""
+
+    def __init__(
+        self,
+        work: SharedWork,
+        identity: str | Mapping[str, object] | None,
+        consumers: int,
+        arguments: Mapping[str, Any],
+    ):
+        self._keys: _Keys | None = None
+        resume = _validate.yes_or_no("resume", arguments["resume"])
+        work.begin(facts_of(identity, work.processor, work.settings), resume)
+        self._keys = _Keys(work.folder / "keys", work.rank)
+        super().__init__(work, consumers, arguments)
+
+    def _claim(self, keys: Sequence[str] | None) -> None:
+        if self._keys is not None and keys:
+            self._keys.take(keys)
 
     def drain(self, timeout: float | None = None) -> None:
         try:

@@ -1,7 +1,7 @@
 """
 Runs a job's shards (`offramp job init`) on a Ray cluster: actors run `offramp shard`, one index after another. Ray
-transfers only indices and exit codes; inputs and results stay out of its object store. Import this module only if Ray
-is installed.
+transfers only indices and exit codes; inputs and results stay out of its object store. A Writer sends batches of a Ray
+data set to consumers. Import this module only if Ray is installed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from offramp import _ray_worker, _validate
 from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_command
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
+from offramp._ray_writer import Writer as Writer, merge as merge
 
 ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
 ray.cloudpickle.register_pickle_by_value(_ray_worker)  # a node needs only the command, not the package

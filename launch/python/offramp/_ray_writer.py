@@ -1,0 +1,168 @@
+"""Writers of Ray Data (offramp.ray.Writer): actors that share one output, each with an Egress of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import importlib
+import os
+import time
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+
+from offramp._dead_letters import reason_of_the_first
+from offramp._egress import DEAD_LETTERS
+from offramp._errors import BadArgument, ConsumersFailed
+from offramp._keys import keys_of
+from offramp._options import MOST_CONSUMERS, facts_of, require_complete
+from offramp._run import Run
+from offramp.ranks import PartEgress, SharedWork
+
+LOOK_SECONDS = 0.5  # between two checks of the consumers, while a batch is not done
+REASON_SECONDS = 30.0  # in which the dead letter of a failed batch is written
+SET_BY_WRITER = ("identity", "max_failures", "repeated_keys", "resume", "run_dir", "tensors", "when_full")
+Column = Union[str, Callable[[Any], Iterable[Any]]]
+
+
+class Writer:
+    """
+    Submits batches of a Ray data set to consumers, and returns the keys of a batch once its results are in place:
+
+        writer = {"output": "RESULTS", "processor": "post.py:save", "keys": "name", "model": Model}
+        done = images.map_batches(offramp.ray.Writer, fn_constructor_kwargs=writer, concurrency=4, num_gpus=1)
+        done.write_parquet("KEYS")
+        offramp.ray.merge("RESULTS", "post.py:save")
+
+    `output`: a folder that all nodes have at the same path, on a file system with locks. It is new, or has work of
+    writers with the same processor. `processor`, `settings` and `options`: those of Egress. `keys`: the column that
+    names the results, or a function of the batch. `model`: a function of the batch that returns what submit() takes, or
+    a class of such functions, which each actor makes. Default: the other columns of the batch. `metadata`: a function
+    of the batch that returns each sample's metadata. `consumers`: of each actor; 0: as many as it has CPUs.
+
+    Files of single samples are in `output` immediately. merge() adds tables and records. If an actor dies, Ray gives
+    its unfinished blocks to a new one, and files are replaced by equal ones. Records and Parquet files may then have
+    these samples twice.
+
+    Owns: an Egress. Thread: one at a time; up to 4 batches of a block are on their way. Blocks: while all slabs are
+    full. Errors: BadArgument; ConsumersFailed if a sample has no result; those of Egress.
+    """
+
+    def __init__(
+        self,
+        output: str | os.PathLike[str],
+        processor: str,
+        *,
+        keys: Column = "key",
+        model: Callable[..., Any] | None = None,
+        metadata: Callable[[Any], Iterable[Mapping[str, object] | None]] | None = None,
+        consumers: int = 0,
+        settings: Mapping[str, object] | None = None,
+        **options: Any,
+    ):
+        if refused := [name for name in SET_BY_WRITER if name in options]:
+            raise BadArgument(f"{refused[0]} is given, which a writer of Ray does not take. Omit it")
+        self._name_of_keys = keys if isinstance(keys, str) else "key"
+        self._keys, self._metadata = keys, metadata
+        self._model = model() if isinstance(model, type) else model
+        work = _work(output, processor, settings)
+        work.take_next_part()
+        self._egress = _ActorEgress(work, consumers or _cpus_of_this_actor(), {"processor": processor, **options})
+
+    async def __call__(self, batch: Any) -> dict[str, Any]:
+        """The batch's keys. A coroutine, because Ray then calls it for the next batches while one is not done."""
+        keys = keys_of(self._keys(batch) if callable(self._keys) else batch[self._keys])
+        outputs = _columns_but(batch, self._keys) if self._model is None else self._model(batch)
+        if keys:
+            await self._egress.write(outputs, keys, None if self._metadata is None else self._metadata(batch))
+        return {self._name_of_keys: list(keys)}
+
+    def __del__(self) -> None:
+        if (egress := getattr(self, "_egress", None)) is not None:
+            egress.close()  # every returned batch is done
+
+
+def merge(
+    output: str | os.PathLike[str],
+    processor: str,
+    *,
+    settings: Mapping[str, object] | None = None,
+) -> None:
+    """
+    Joins the tables and records of all actors in `output`. Call it once the data set is consumed, with the processor
+    and settings of the Writer. It finishes what dead actors left, and may be called again.
+
+    Errors: BadArgument if no Writer wrote there with this processor; ConsumersFailed, also while an actor writes.
+    """
+    work = _work(output, processor, settings)
+    if not work.parts():
+        raise BadArgument(f"no writer of Ray has begun in {work.output}. Give the output of an offramp.ray.Writer")
+    for work.rank in work.parts():
+        with PartEgress(work, 1, {"processor": processor, "resume": True}):
+            pass  # drains
+    work.merge()
+
+
+def _work(output: str | os.PathLike[str], processor: str, settings: Mapping[str, object] | None) -> SharedWork:
+    """Joins the work in the output, or begins it. Errors: those of SharedWork."""
+    own = {"run_dir": None, "output": output, "processor": processor, "settings": settings, "consumers": None}
+    require_complete(own)
+    work = SharedWork(output, 0, 0, settings or {}, processor)
+    work.begin(facts_of(None, processor, work.settings), resume=True)
+    return work
+
+
+def _cpus_of_this_actor() -> int:
+    ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
+    given = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+    return min(max(int(given), 1), MOST_CONSUMERS)
+
+
+def _columns_but(batch: Any, keys: Column) -> dict[str, Any]:
+    if not isinstance(batch, Mapping):
+        raise BadArgument(
+            f"a batch is of type {type(batch).__qualname__}. Pass model=, a function that returns tensors"
+        )
+    return {name: batch[name] for name in batch if name != keys}
+
+
+class _ActorEgress(PartEgress):
+    """The Egress of an actor. Thread: that of the event loop; the checkpoint's calls _note_end()."""
+
+    def __init__(self, work: SharedWork, consumers: int, arguments: Mapping[str, Any]):
+        self._outcomes: dict[int, concurrent.futures.Future[bool]] = {}
+        super().__init__(work, consumers, {**arguments, "repeated_keys": "allow"})  # Ray may try a batch again
+        assert self._checkpoint is not None
+        self._checkpoint.on_end = self._note_end
+
+    async def write(
+        self, outputs: object, keys: Sequence[str], metadata: Iterable[Mapping[str, object] | None] | None
+    ) -> None:
+        """Returns once all results of the batch are in place. Errors: those of submit(); ConsumersFailed."""
+        first, outcome = self._numbering.next_item, concurrent.futures.Future[bool]()
+        outcome.set_running_or_notify_cancel()  # Ray cancels the batches of a block beside one that failed
+        self._outcomes[first] = outcome
+        try:
+            self.submit(outputs, keys, metadata=metadata)
+            ended = asyncio.wrap_future(outcome)
+            while not (await asyncio.wait([ended], timeout=LOOK_SECONDS))[0]:
+                self._run_in_use().supervise_consumers()
+        finally:
+            self._outcomes.pop(first, None)
+        if not outcome.result():
+            self._run_in_use().require_unchanged()
+            until = time.monotonic() + REASON_SECONDS
+            while not (reason := reason_of_the_first(self.run_dir, self._began_at)) and time.monotonic() < until:
+                await asyncio.sleep(LOOK_SECONDS)
+            raise ConsumersFailed(
+                f"the batch with the key '{keys[0]}' has no results, since post-processing failed{': ' * bool(reason)}{reason}. "
+                f"Inspect it on this node: offramp dead-letters list --run-dir {self.run_dir}",
+                DEAD_LETTERS,
+            )
+
+    def _run_in_use(self) -> Run:
+        assert self._run is not None  # a batch is submitted
+        return self._run
+
+    def _note_end(self, first: int, is_done: bool) -> None:
+        with contextlib.suppress(KeyError):  # a batch that was not accepted
+            self._outcomes.pop(first).set_result(is_done)
