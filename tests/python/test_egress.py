@@ -16,7 +16,7 @@ import warnings
 import weakref
 
 import offramp
-from offramp._run import Stats, StallWarner, Releases
+from offramp._run import Stats, WaitWarner, Releases
 from world import DTYPES, WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints each sample as a line of JSON.
@@ -54,7 +54,7 @@ class Stalled(unittest.TestCase):
         return messages
 
     def test_warnings_about_stalled_consumers_become_rarer(self):
-        messages = self.warnings_of(StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
+        messages = self.warnings_of(WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}))
         self.assertEqual([1, 31, 61, 121, 241, 301, 331, 361], [now for now, _ in messages])
         self.assertRegex(
             messages[1][1],
@@ -63,13 +63,29 @@ class Stalled(unittest.TestCase):
 
     def test_kill_stalled_warns_about_remaining_consumers(self):
         messages = self.warnings_of(
-            StallWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1})
+            WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0, "kill_stalled": 1})
         )
         self.assertEqual([6, 36, 71, 141, 281, 306, 336, 371], [now for now, _ in messages])
         self.assertRegex(
             messages[0][1],
             "^1 of 2 consumers made no progress, .* for more than 35.0 s, and kill_stalled has not ended them: they are in this process",
         )
+
+
+class Outage(unittest.TestCase):
+    def test_warnings_about_an_unreachable_sink_become_rarer(self):
+        messages, now = [], 0
+        reasons = {5: "no route", 70: "refused", 200: "no route"}
+        warner = WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}, lambda: reasons.get(now, ""))
+        for now in range(1, 400):
+            with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("default")
+                clock.monotonic.return_value = float(now)
+                warner.look(lambda: Stats(samples_submitted=9, samples_completed=3 if now < 150 else 4))
+            messages += [(now, str(each.message)) for each in seen]
+        self.assertEqual([5, 35, 65, 125, 200, 230, 260, 320], [now for now, _ in messages])
+        self.assertRegex(messages[1][1], "^consumers cannot write 6 samples: no route. The loop waits, .*run/logs")
+        self.assertRegex(messages[3][1], "^consumers cannot write 6 samples: refused")
 
 
 @needs_numpy

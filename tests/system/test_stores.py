@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -17,9 +18,10 @@ import tempfile
 import unittest
 from unittest import mock
 
-from tests.support.launched_resume import World
+from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT, find_packages_of_launch
 from tests.support.real_run import BIN, require_nothing_left
+from tests.support.waiting import put_away, wait_for
 
 try:
     import obstore  # noqa: F401
@@ -56,6 +58,14 @@ with offramp.Egress(output=sys.argv[1], processor="npy", consumers=2, resume="re
         egress.submit({"values": values}, keys)
         print("submitted", flush=True)
 """
+
+
+def environment_of_loops(world):
+    return {
+        **world.environment,
+        "OFFRAMP_LIBRARY": str(BIN.parent / "lib/libofframp.so"),
+        "PYTHONPATH": str(ROOT / "launch/python"),
+    }
 
 
 class StoredWorld(World):
@@ -372,6 +382,22 @@ class Outages(WithAStore):
         self.assertEqual(0, world.wait(), world.logs())
         self.require_whole()
 
+    def test_a_loop_says_that_it_waits_for_a_store(self):
+        self.store.refuse = lambda method, key: "503 Slow Down" if method == "PUT" and key.endswith(".npy") else None
+        world = self.world()
+        log = world.folder / "loop.log"
+        with open(log, "w") as output:
+            command = [sys.executable, "-c", LOOP, world.output, "6"]
+            loop = subprocess.Popen(command, stdout=output, stderr=output, env=environment_of_loops(world))
+        self.addCleanup(put_away, loop)
+        said = r"RuntimeWarning: consumers cannot write \d+ samples: storing objects: .*503.*The loop waits"
+        wait_for(lambda: re.search(said, log.read_text()), "a warning")
+        self.assertIsNone(loop.poll(), log.read_text())
+        self.store.refuse = lambda method, key: None
+        self.assertEqual(0, loop.wait(WATCHDOG_SECONDS), log.read_text())
+        wanted = {f"{batch}/{row}.values.npy" for batch in range(6) for row in range(3)}
+        self.assertEqual(wanted, set(self.store.objects("results")))
+
     def test_resume_stores_what_a_run_could_not(self):
         """The results of the whole run."""
         self.store.refuse = lambda method, key: "503 Slow Down" if key.endswith("checksums.tsv") else None
@@ -435,11 +461,7 @@ class Resumes(WithAStore):
 
     def test_a_loop_dies_and_resumes(self):
         world = self.world()
-        environment = {
-            **world.environment,
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib/libofframp.so"),
-            "PYTHONPATH": str(ROOT / "launch/python"),
-        }
+        environment = environment_of_loops(world)
 
         def loop(*words, stderr=None):
             command = [sys.executable, "-c", LOOP, world.output, *words]

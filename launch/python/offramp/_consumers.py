@@ -23,6 +23,9 @@ LOOK_AGAIN_SECONDS = 0.01
 LAST_OUTPUT_BYTES = 1 << 16  # of the output's end, searched for the final messages
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")  # flags with several values, separated by commas
+# In the command's output: a consumer's error, and the end of one that could not reach its sink, such as a database.
+ERROR = re.compile(r"\[run\] (consumer-\d+): error: (.*)")
+GAVE_UP = re.compile(r"\[run\] (consumer-\d+) \(pid \d+\) ended with exit code 75;")
 # The Egress argument for each flag.
 _IN_PYTHON = {
     "resume": "resume=True",
@@ -73,6 +76,8 @@ class ConsumerGroup:
         self._has_work = False
         self._earlier_logs = self._logs_of_consumers()
         self._output = tempfile.TemporaryFile()
+        self._searched = 0  # bytes of the output
+        self._errors: dict[str, str] = {}  # the last one of each consumer, in these bytes
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
             [*launcher_command("consume"), *flags],
@@ -87,6 +92,21 @@ class ConsumerGroup:
         """Errors: ConsumersFailed or BadArgument, once the command has exited."""
         if self._process.poll() is not None:
             raise self._failure()
+
+    def unreachable(self) -> str:
+        """
+        Why a consumer gave up waiting for its sink since the last call; "" if none did. The command starts another one.
+        """
+        output = os.pread(self._output.fileno(), LAST_OUTPUT_BYTES, self._searched)
+        lines = output[: output.rfind(b"\n") + 1] or output * (len(output) == LAST_OUTPUT_BYTES)
+        self._searched += len(lines)
+        why = ""
+        for line in lines.decode(errors="replace").splitlines():
+            if error := ERROR.match(line):
+                self._errors[error[1]] = error[2]
+            elif gave_up := GAVE_UP.match(line):
+                why = self._errors.pop(gave_up[1], f"{gave_up[1]} ended with exit code 75")
+        return why
 
     def wait_for_first(self, stats: Callable[[], Stats], deadline: float | None) -> None:
         """

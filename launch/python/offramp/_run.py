@@ -62,10 +62,11 @@ class Run:
         device: str,
         checkpoint: Checkpoint | None = None,
         require_consumers: Callable[[], None] = lambda: None,
+        unreachable: Callable[[], str] = lambda: "",
     ):
         self.device = device
         self._require_consumers = require_consumers
-        self._warner = StallWarner(options)
+        self._warner = WaitWarner(options, unreachable)
         self._library = library()
         self._handle: ctypes.c_void_p | None = ctypes.c_void_p()
         self._callers: list[int] = []  # threads inside library calls
@@ -261,17 +262,40 @@ class Run:
                 self._callers.remove(me)
 
 
-class StallWarner:
+class Interval:
+    """The times of a warning that is repeated while its reason lasts, less and less often."""
+
+    def __init__(self) -> None:
+        self._warn_at = self.since = 0.0
+
+    def end(self) -> None:
+        self._warn_at = self.since = 0.0
+
+    def is_due(self, now: float, after: float = 0.0) -> bool:
+        """Call it while the reason lasts. `after`: seconds before the first warning."""
+        self.since = self.since or now
+        if now < self._warn_at or now - self.since < after:
+            return False
+        self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self.since)
+        return True
+
+
+class WaitWarner:
     """
-    Warns about stalled consumers while the loop waits for them: immediately, then at doubling intervals. With
-    kill_stalled, warns only about consumers that are still stalled after KILLED_WITHIN_SECONDS.
+    Warns while the loop waits for stalled consumers, or for a sink that consumers cannot reach: immediately, then at
+    doubling intervals. With kill_stalled, warns only about consumers that are still stalled after
+    KILLED_WITHIN_SECONDS. `unreachable`: returns why a consumer gave up waiting for its sink since the last call; ""
+    if none did.
     """
 
-    def __init__(self, options: Mapping[str, Any]):
+    def __init__(self, options: Mapping[str, Any], unreachable: Callable[[], str] = lambda: ""):
         self._kills = bool(options.get("kill_stalled"))
         self._run_dir = os.fsdecode(options["run_dir"])
         self._timeout = options["visibility_timeout_seconds"] or VISIBILITY_TIMEOUT_SECONDS
-        self._look_at = self._warn_at = self._since = 0.0
+        self._unreachable = unreachable
+        self._why, self._completed = "", 0  # the last reason, and the samples that were completed before
+        self._look_at = 0.0
+        self._stall, self._outage = Interval(), Interval()
 
     def look(self, stats: Callable[[], Stats]) -> None:
         now = time.monotonic()
@@ -279,12 +303,10 @@ class StallWarner:
             return
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
         now_stats = stats()
+        self._look_at_sink(now, now_stats)
         if not now_stats.stalled:
-            self._since = self._warn_at = 0.0
-            return
-        self._since = self._since or now
-        if now >= self._warn_at and now - self._since >= (KILLED_WITHIN_SECONDS if self._kills else 0.0):
-            self._warn_at = now + max(FIRST_WARNING_SECONDS, now - self._since)
+            self._stall.end()
+        elif self._stall.is_due(now, KILLED_WITHIN_SECONDS if self._kills else 0.0):
             how, remedy = (
                 (
                     "kill_stalled has not ended them: they are in this process, which it never kills, belong to another user, or exit slowly",
@@ -294,9 +316,26 @@ class StallWarner:
                 else ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True")
             )
             warnings.warn(
-                f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._since:.1f} s, "
+                f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._stall.since:.1f} s, "
                 f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
                 "slab.progress(), or needs a longer visibility_timeout",
+                RuntimeWarning,
+                stacklevel=level_of_the_caller(),
+            )
+
+    def _look_at_sink(self, now: float, stats: Stats) -> None:
+        if why := self._unreachable():
+            self._why, self._completed = why, stats.samples_completed
+        elif self._why and stats.samples_completed > self._completed:
+            self._why = ""
+            self._outage.end()
+        if self._why and self._outage.is_due(now):
+            left = (
+                stats.samples_submitted - stats.samples_completed - stats.samples_dropped - stats.samples_dead_lettered
+            )
+            warnings.warn(
+                f"consumers cannot write {left} samples: {self._why}. The loop waits, and consumers try again until they can "
+                f"(logs: {self._run_dir}/logs). To give up, end the loop, and continue later with resume=True",
                 RuntimeWarning,
                 stacklevel=level_of_the_caller(),
             )
