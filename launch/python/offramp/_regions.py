@@ -33,33 +33,35 @@ class Regions:
             consumers=consumers,
             settings={"processor-option": {"path": path}},
             slab_bytes=slab_bytes,
+            repeated_keys="allow",  # write() refuses them
         )
+        self._written: set[str] = set()  # keys
+        self._is_closed = False
 
     def write(self, regions: Iterable[Region]) -> None:
         """Copies the values on their device before it returns, so the caller may change them afterwards."""
         regions = list(regions)
         keys = [f"{region.array}/{'-'.join(map(str, region.start))}" for region in regions]
+        for at, (key, region) in enumerate(zip(keys, regions)):
+            if key in self._written or key in keys[:at]:
+                raise BadArgument(
+                    f"the region at {list(region.start)} of the array '{region.array}' was written before. Write each "
+                    "region once"
+                )
         places = [
             {FIELD: {"array": region.array, "start": region.start, "shape": list(region.values.shape)}}
             for region in regions
         ]
-        values = {"values": [_flat(region.values) for region in regions]}
-        try:
-            self._egress.submit(values, keys, copy=True, metadata=places)
-        except BadArgument as problem:
-            before = self._egress._keys_before or ()
-            for at, (key, region) in enumerate(zip(keys, regions)):
-                if key in before or key in keys[:at]:
-                    raise BadArgument(
-                        f"the region at {list(region.start)} of the array '{region.array}' was written before. Write each "
-                        "region once"
-                    ) from problem
-            raise
+        self._egress.submit({"values": [_flat(region.values) for region in regions]}, keys, copy=True, metadata=places)
+        self._written.update(keys)
 
     def close(self, abandon: bool = False) -> None:
         """Waits until everything is written, or abandons it. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         try:
-            if not abandon and not self._egress._closed:
+            if not abandon:
                 self._egress.drain()
         finally:
             self._egress.close()
