@@ -11,10 +11,7 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def take_values(argv, names):
-    """
-    Splits argv into ({name: value} of the named flags, the rest). `--name VALUE` and `--name=VALUE`; the last one
-    counts.
-    """
+    """Splits argv into ({name: value} of the named flags, the rest). The last `--name VALUE` or `--name=VALUE` wins."""
     taken, rest = take_all(argv, names)
     return dict(taken), rest
 
@@ -52,10 +49,7 @@ def names_in(argv):
 
 
 def given_among(names, argv, config):
-    """
-    Those of the `names` that argv has, or that the settings have from elsewhere. Of --strategy the usual one does not
-    count.
-    """
+    """Those of the `names` that argv has, or that the settings have from elsewhere, but for the usual --strategy."""
     usual, given = {"--strategy": "streams"}, names_in(argv)
     return [name for name in names if name in given or config.get(name[2:]) and config[name[2:]] != usual.get(name)]
 
@@ -86,10 +80,7 @@ def shown(argv):
 
 
 def to_type_again(argv):
-    """
-    shown(argv) for a suggested command: no program accepts its placeholder URL as an address, so the user must fill it
-    in.
-    """
+    """shown(argv) for a suggested command. Its placeholder URL, which no program accepts, is the user's to fill in."""
     taken, rest = take_values(shown(argv), (URL,))
     return [
         *rest,

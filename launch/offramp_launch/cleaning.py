@@ -103,10 +103,7 @@ def lives(run_dir):
 
 
 def holds_anything(name, within=None):
-    """
-    Whether it contains a non-empty file at any depth. `within`: the folder's descriptor; follows no links, since
-    results may be another user's.
-    """
+    """Whether a non-empty file is in it, at any depth. Follows no links: results may be another user's."""
     try:
         facts = os.stat(name, dir_fd=within, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):

@@ -1,6 +1,4 @@
-"""
-The command `consume`: starts consumers for a run that the user's program began, and watches them until it is over.
-"""
+"""The command `consume`: starts consumers for a run that the user's program began, and watches them until its end."""
 
 import os
 import pathlib
@@ -174,10 +172,7 @@ def print_help(places):
 
 
 def flags_among(text, section="Consumers:"):
-    """
-    The flags of the consumers' section of a program's full help, without those refused here; the whole text without
-    such a section.
-    """
+    """The flags of that section of a program's full help, without refused ones; all text without the section."""
     lines = text.splitlines()
     if section not in lines:
         return text.rstrip()
@@ -216,9 +211,7 @@ def attend(work, places, endpoint, program):
 
 
 def conclude(plan, about, attendance, code, finishing, seconds):
-    """
-    Merges the outputs and writes the summary, once all consumers have ended. Returns (the exit code, the summary).
-    """
+    """Merges the outputs and writes the summary, once all consumers have ended. Returns (exit code, summary)."""
     status, samples = attendance.status, {"samples": counts(attendance.status)}
     code, failure = end_of_work(
         plan,

@@ -27,10 +27,7 @@ class Row(NamedTuple):
     cut_out: str
 
     def result(self, name):
-        """
-        A picture from the output folder, which other users may write to. Errors: OSError and ValueError for an invalid
-        one.
-        """
+        """A picture of the output folder, where others may write. Errors: OSError, ValueError for an invalid one."""
         from PIL import Image
 
         picture = Image.open(io.BytesIO(shared_folder.read(self.output, name, LARGEST)))

@@ -221,10 +221,7 @@ def output_of(run_dir):
 
 
 def retry_all(run_dir, names, command, output, kept_open, run):
-    """
-    `run`: run_program(), which finds the failing samples, or run_in_debugger(), which processes a whole payload. Both
-    run user code, which takes a separate share of the output's lock.
-    """
+    """`run`: run_program(), to find failing samples, or run_in_debugger(), for a whole payload."""
     code = ExitCode.OK
     for name in names:
         incident = incident_named(run_dir, name)

@@ -1,7 +1,4 @@
-"""
-The shipped model, used when the user names none, and the demo run without an input: cuts out the shipped rendered
-pictures, compares the masks with the true ones, and shows the results.
-"""
+"""The shipped model, for users who name none, and the demo run: the shipped pictures, compared with true masks."""
 
 import os
 import pathlib
@@ -57,9 +54,7 @@ def is_given(argv, flags, environment):
 
 
 def show(places, output, config):
-    """
-    The demo's result as lines for a reader; with a contact sheet and the masks' quality if every image has a cut-out.
-    """
+    """The demo's result as lines for a reader; if every image has a cut-out, with a contact sheet and a score."""
     output = pathlib.Path(output)
     own = (
         "\nYour own images:\n    ./launch/offramp run --input FOLDER --output RESULTS\n"

@@ -1,7 +1,4 @@
-"""
-The command `demo`, which needs no runner: `run --producer` with the NumPy loop of launch/numpy_demo/, then a contact
-sheet of its results.
-"""
+"""The command `demo`, which needs no runner: `run --producer` with launch/numpy_demo/, then a contact sheet."""
 
 import os
 import shlex

@@ -387,10 +387,7 @@ def shared_memory(total, free):
 
 
 def shmem_enabled():
-    """
-    The kernel's setting for huge pages in shared memory: "always within_size advise [never] deny force"; empty without
-    support.
-    """
+    """Huge pages in shared memory: "always within_size advise [never] deny force"; empty without support."""
     try:
         return pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text()
     except OSError:
@@ -398,10 +395,7 @@ def shmem_enabled():
 
 
 def huge_pages(mounts, kernel):
-    """
-    Huge pages on /dev/shm: slabs request them; the kernel may forbid or force them, else the mount decides. `mounts`:
-    /proc/self/mounts.
-    """
+    """Slabs request them; the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
     if not kernel or "[deny]" in kernel:
         return Finding(
             "huge pages",

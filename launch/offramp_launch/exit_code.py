@@ -1,7 +1,4 @@
-"""
-The exit codes of every program: common/base/error_kind.hpp and common/app/settings/exit_code.hpp, mirrored (a test
-compares them).
-"""
+"""The exit codes of every program, as in common/base/error_kind.hpp and common/app/settings/exit_code.hpp."""
 
 import enum
 import errno

@@ -39,10 +39,7 @@ def _reason_of(code, stopped_by, report, producers_end, finishing, run_dir):
 
 
 def is_outweighed(code, finished):
-    """
-    Whether the exit code `finished` of merging the outputs replaces the run's `code`: missing results outweigh dead
-    letters.
-    """
+    """Whether the exit code `finished` of merging replaces the run's `code`: missing results outweigh dead letters."""
     return finished != ExitCode.OK and code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
 
 

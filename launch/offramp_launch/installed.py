@@ -24,10 +24,7 @@ DEMO_FLAGS = ("--output", "--consumers", "--processor", "--overwrite", "--resume
 
 
 def begin(command):
-    """
-    Makes Python processors run in this command's Python by default. Errors: one-line LaunchError for a command that
-    cannot run here.
-    """
+    """Makes this Python that of Python processors. Errors: one-line LaunchError for a command that cannot run here."""
     os.environ.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
     if (problem := glibc_problem(os.confstr("CS_GNU_LIBC_VERSION"))) and command not in (
         "version",

@@ -20,10 +20,7 @@ LOOK_SECONDS = 0.1  # between two checks for signals while waiting for a program
 
 
 def begin():
-    """
-    Call before other imports: from here on Ctrl-C ends the process immediately. Where it is ignored, as under nohup, it
-    stays ignored.
-    """
+    """Call before other imports: from here on Ctrl-C ends the process immediately, unless it is ignored (nohup)."""
     if is_handled():
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, CTRL_C)
@@ -62,10 +59,7 @@ def _raise_once(_, frame):
 
 
 def _raise_again(dropped):
-    """
-    Hook for exceptions in finalizers and weak reference callbacks, which Python drops: raises a dropped
-    KeyboardInterrupt again.
-    """
+    """Hook for exceptions that Python drops in finalizers and weak reference callbacks, for KeyboardInterrupt."""
     if not issubclass(dropped.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(dropped)
     signal.signal(signal.SIGINT, _raise_once)
@@ -149,9 +143,7 @@ def deferred():
 
 
 def run_python(command, **options):
-    """
-    Runs a Python program of this project in place of this command: forwards Ctrl-C and returns the program's status.
-    """
+    """Runs a Python program of this project in place of this command: forwards Ctrl-C, returns the program's status."""
     before = signal.getsignal(signal.SIGINT)
     with blocked():
         program = subprocess.Popen(command, **options)

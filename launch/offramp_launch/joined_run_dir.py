@@ -82,10 +82,7 @@ def wait_for_run(folder, seconds, note):
 
 
 def require_same_pid_namespace(folder, endpoint):
-    """
-    Call where the endpoint's process does not exist here. Errors: LaunchError (NOT_PERMITTED) where a process
-    nevertheless listens there, as in consumer/session/run_search.cpp.
-    """
+    """Errors: LaunchError (NOT_PERMITTED) if a process that is unknown here listens there (run_search.cpp)."""
     for path in folder.glob(f"{LIVE}/work-*.sock"):
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as door:
             door.connect(str(path))

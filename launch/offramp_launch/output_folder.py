@@ -72,10 +72,7 @@ class OutputLock:
             raise
 
     def _is_in_place(self, folder):
-        """
-        Whether the lock taken is in the folder of that name. Another run may have renamed it meanwhile: then gives the
-        lock up.
-        """
+        """Whether the locked folder still has that name. If another run has renamed it, gives the lock up."""
         if self._has_its_folder():
             return True
         self._remove()
@@ -177,10 +174,7 @@ class OutputLock:
     folder = property(lambda self: self._folder)
 
     def require_in_place(self):
-        """
-        Call before work counts as done: checks that the names of folder and lock still lead to those that are held.
-        Errors: LaunchError (CANNOT_WRITE).
-        """
+        """Call before work counts as done. Errors: LaunchError (CANNOT_WRITE) if folder or lock was replaced."""
         try:
             there = os.stat(self._folder)
             why = "" if os.path.samestat(os.fstat(self._inside), there) else "another folder has its name"
@@ -293,10 +287,7 @@ def is_bare(folder):
 
 
 def rename_aside(folder, run_id, note):
-    """
-    Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place. Returns the
-    new name. Errors: LaunchError (CANNOT_WRITE).
-    """
+    """Renames the folder to FOLDER.before-RUN_ID, and makes an equal, empty one. Returns the new name."""
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
         raise WriteError(
@@ -367,10 +358,7 @@ def require_one_intent(config):
 
 
 def holds_empty_work(folder):
-    """
-    Whether a folder without results has notes of a custom program's work that has no finished batch, such as one whose
-    processor failed for every sample.
-    """
+    """Whether it has notes of a custom program's work, but no finished batch and no results."""
     with os.scandir(folder) as entries:
         others = any(each.name not in (*NOTES, *OF_AN_OWN_RUN) and each.name.startswith(OF_OFFRAMP) for each in entries)
     return not others and not holds_work_below(folder) and program_checkpoint.has_no_finished_batch(folder)
@@ -407,9 +395,7 @@ def folder_of_write(config):
 
 
 def first_file(folder):
-    """
-    A file below the folder, relative to it; None without one. Hidden names and a mount point's lost+found do not count.
-    """
+    """A file below the folder, relative to it, or None. Hidden names and a mount point's lost+found do not count."""
     for below, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "lost+found")
         for name in sorted(files):
@@ -484,10 +470,7 @@ def prepare(folder, consumer, identity, run_id="", beyond=False, note=print_note
 
 
 def require_no_job(output, config):
-    """
-    A job's shards write there until they are merged, and would mistake a run's files for theirs. Errors: LaunchError
-    (USAGE), for the output or the folder of --write-path.
-    """
+    """Errors: LaunchError (USAGE) if a job's shards write to the output, or to --write-path, until they are merged."""
     for flag, folder in (("--output", output), ("--write-path", folder_of_write(config))):
         if not folder or not shared_folder.holds(folder, CLAIM):
             continue
@@ -510,10 +493,7 @@ def require_no_job(output, config):
 
 
 def _claim_in(folder):
-    """
-    (the job that has claimed the folder, the job's folder, the number of ranks if a program's ranks are the job), as
-    text; empty where the claim cannot be read.
-    """
+    """(the job that claimed the folder, its folder, the number of ranks if they are the job); empty if unreadable."""
     try:
         claim = json.loads(shared_folder.read(folder, CLAIM, LONGEST_CLAIM))
         return str(claim["job"]), str(claim["folder"]), str(claim.get("ranks", ""))
@@ -550,9 +530,7 @@ def _header_in(folder):
 
 
 def run_noted(folder):
-    """
-    The run of the checkpoint there; None where there is none. Errors: LaunchError (BAD_INPUT) where it cannot be read.
-    """
+    """The run of the checkpoint there; None without one. Errors: LaunchError (BAD_INPUT) where it cannot be read."""
     try:
         return str(_header_in(folder)["run"])
     except FileNotFoundError:
@@ -581,10 +559,7 @@ def _read_checkpoint(folder):
 
 
 def _items_of(identity):
-    """
-    Number of items of the run; with --shard I/N, of that part (common/app/settings/parsed_values.hpp). 0 where only a
-    custom program knows.
-    """
+    """The run's items; with --shard I/N, those of that part. 0 where only a custom program knows."""
     items = int(identity.get("items", 0))
     number, _, count = identity.get("--shard", "").partition("/")
     return items // int(count) + (int(number) <= items % int(count)) if count else items

@@ -69,10 +69,7 @@ class Places:
         return pathlib.Path(os.environ.get("OFFRAMP_BIN_DIR") or self.build_folder("release") / "bin").absolute()
 
     def python_command(self, python, script, *options):
-        """
-        The command line of a script or package folder of the repository. Compiled files go to the build folder; none
-        are written under a limit on file sizes, which could truncate them.
-        """
+        """The command of a script here. Compiled files go to the build folder; none under a file size limit."""
         return [
             str(python),
             *options,
@@ -87,10 +84,7 @@ class Places:
         sys.dont_write_bytecode, sys.pycache_prefix = is_file_size_limited(), str(self.build / "pycache")
 
     def environment_of_loops(self):
-        """
-        Environment of programs that import the package, with the package and library beside this launcher, unless
-        others are named.
-        """
+        """Of programs that import the package: this launcher's package and library, unless others are named."""
         library = self.programs().parent / "lib" / "libofframp.so"
         paths = [os.environ.get("PYTHONPATH"), str(self.package)]
         return {
@@ -142,10 +136,7 @@ class Installed(Places):
 
 
 def head_of(root):
-    """
-    The first digits of the checked-out commit, read without Git; None where it is recorded otherwise. Errors: OSError,
-    ValueError.
-    """
+    """The commit's first digits, read without Git; None where it is recorded otherwise. Errors: OSError, ValueError."""
     git = root / ".git"
     if git.is_file():  # a worktree
         git = root / git.read_text().removeprefix("gitdir:").strip()

@@ -37,10 +37,7 @@ def is_alive(pid):
 
 
 def answer_of(command, text="", warned=None, **more):
-    """
-    Runs a program with `text` as its input and returns its output. `warned`: called with each warning. Errors:
-    LaunchError, with its message and code.
-    """
+    """The output of a program with `text` as its input. `warned`: called with each warning. Errors: LaunchError."""
     try:
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, **more)
     except OSError as problem:

@@ -1,6 +1,4 @@
-"""
-The command `run --producer`: starts the user's program as the producer, and watches it and its consumers like any run.
-"""
+"""The command `run --producer`: starts the user's program as the producer, and watches it like any run."""
 
 import os
 import secrets

@@ -50,10 +50,7 @@ def process_samples(folder, name, incident, command, run):
 
 
 def note_outcomes(incident, lines, deaths):
-    """
-    `lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: in order, why the program died in each part
-    that it was trying.
-    """
+    """`lines`: the report (consumer/worker/consumer_program.hpp). `deaths`: why the program died, in order."""
     samples, deaths = incident.get("samples") or [], iter(deaths)
     open_part: list[int] | None = None  # what the program was trying
 
@@ -122,10 +119,7 @@ def left_of(incident):
 
 
 def failed_alone(incident):
-    """
-    Whether its consumers survived: the processor raised an error or rejected the batch. A batch that killed or hung
-    them might do so again.
-    """
+    """Whether its consumers survived. A batch that killed or hung them might do so again."""
     counted = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("counted")]
     return bool(counted) and all(delivery.get("end") in ("failed", "rejected") for delivery in counted)
 
@@ -142,10 +136,7 @@ class Recovered:
         self.samples += sum(sample.get("result") == "done" for sample in incident["samples"])
 
     def correct(self, summary, code):
-        """
-        Counts recovered samples as done in the summary, and keeps the others' reasons. Returns the run's new exit code;
-        it was `code`.
-        """
+        """Counts recovered samples as done in the summary, and keeps others' reasons. Returns the new exit code."""
         if not self.incidents:
             return code
         samples = summary.get("samples")
@@ -187,10 +178,7 @@ def retry_outcome(incident, ended, output):
 
 
 def reason_of(incident):
-    """
-    Why it failed, in one line: the first failed sample, the error and its code location; for a whole batch, the
-    producer's reason.
-    """
+    """Why it failed, in one line: its first failed sample, error and code location; else the producer's reason."""
     first = next((sample for sample in left_of(incident) if sample.get("why")), None)
     if first is not None:
         return f"sample '{first.get('key')}' failed: {error_in(first['why'])}"

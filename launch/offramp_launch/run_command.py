@@ -1,7 +1,4 @@
-"""
-The command `run`: resolves the settings, makes the run directory, starts and watches the programs, and writes the
-summary.
-"""
+"""The command `run`: resolves the settings, makes the run directory, watches the programs and writes the summary."""
 
 import os
 import shlex
@@ -115,10 +112,7 @@ def announce_added(resolved):
 
 
 def is_prepared(config):
-    """
-    Whether consumers check the run before it starts even for an empty output:
-    common/app/settings/processor_results.hpp.
-    """
+    """Whether consumers check the run even for an empty output: common/app/settings/processor_results.hpp."""
     return bool(config.get("sink")) or any(":" in name for name in config.get("processor", "").split(","))
 
 
@@ -152,10 +146,7 @@ def supervise(work, go_on):
 
 
 def conclude(plan, supervisor, code, about, finishing):
-    """
-    Retries the samples of failed batches, merges the outputs and writes the summary, once all programs of the run have
-    ended. Returns (the run's exit code, the summary).
-    """
+    """Retries failed samples, merges the outputs and writes the summary. Returns (the run's exit code, the summary)."""
     run_dir, report = plan.run_dir, summary.read_producer_summary(plan.run_dir)
     code, failure = end_of_work(
         plan,

@@ -49,10 +49,7 @@ def short_runs_folder():
 
 
 def choose_run_dir(places, wanted, run_id, below="."):
-    """
-    --run-dir, or build/runs/ID, or one under /tmp where the path is too long for a socket or the build is another
-    user's. `below`: the longest name of a run directory in it.
-    """
+    """--run-dir, or build/runs/ID, or one under /tmp where that is another user's, or too long for a socket."""
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder / below):
@@ -280,9 +277,7 @@ def own_folder_in_tmp(folder):
 
 
 def is_owned_by_user(facts):
-    """
-    Whether it is a folder, not a link, that only this user owns and may write to, so that its entries are this user's.
-    """
+    """Whether it is a folder, not a link, that only this user owns and may write to: so are its entries."""
     return stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.getuid() and not facts.st_mode & 0o022
 
 

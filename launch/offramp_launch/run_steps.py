@@ -131,10 +131,7 @@ class Work:
 
 
 def run_dir_of(places, config, account=None):
-    """
-    (a new run's id, its directory, which it holds). From here on SIGTERM and SIGHUP act like Ctrl-C. Errors:
-    LaunchError.
-    """
+    """(a new run's id, its directory, held). SIGTERM and SIGHUP act like Ctrl-C from here on. Errors: LaunchError."""
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id)
     require_apart(config.get("output") or run_path / "output", config)
@@ -180,10 +177,7 @@ def begin_work(
 
 
 def give_tables_back(plan, words):
-    """
-    Where --overwrite has renamed a table, and the run ended before anything could be merged. `words`: the consumer's
-    command that merges.
-    """
+    """For a run that ended unmerged after --overwrite renamed a table. `words`: the consumer's command that merges."""
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
             subprocess.run(
@@ -297,10 +291,7 @@ def identity_of(account):
 
 
 def sweep(producer):
-    """
-    Removes the memory of dead runs from /dev/shm, as each producer does when it starts. Ignores that it cannot; the
-    program prints its own warnings.
-    """
+    """Removes the memory of dead runs, as each producer does when it starts. The program prints its own warnings."""
     try:
         subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
     except OSError:
@@ -308,10 +299,7 @@ def sweep(producer):
 
 
 def resolve_output(config, run_dir, account):
-    """
-    (the user's folder, or one in the run directory owned by the consumers' user; the folders that it created for the
-    user).
-    """
+    """(the output folder: the user's, or one in the run directory; the folders that it created for the user)."""
     if config.get("output"):
         folder = pathlib.Path(config["output"]).absolute()
         return str(folder), check_output(folder, account)
@@ -323,10 +311,7 @@ def resolve_output(config, run_dir, account):
 
 
 def require_apart(output, config):
-    """
-    Refuses an output within the input folder: results could replace their input, and would become input of the next
-    run. The producer checks single files and lists.
-    """
+    """Refuses an output in the input folder: results would replace their input, or become input of the next run."""
     source = config.get("input")
     if not source or not os.path.isdir(source):
         return

@@ -1,7 +1,4 @@
-"""
-Prints only text to a terminal. Paths, logs, names and answers are untrusted, and must not move its cursor or change its
-colours.
-"""
+"""Prints only text to a terminal: untrusted paths, logs and answers must not move its cursor or set colours."""
 
 import re
 import sys
@@ -51,9 +48,7 @@ class Guarded:
 
 
 def guard(command=IN_TEXTS):
-    """
-    From here on this process prints only printable text; use drawn_on() for drawing. `command`: this command as typed.
-    """
+    """From here on this process prints only printable text, except on drawn_on(). `command`: this one, as typed."""
     sys.stdout, sys.stderr = (
         stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command)
         for stream in (sys.stdout, sys.stderr)

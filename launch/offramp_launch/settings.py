@@ -1,7 +1,4 @@
-"""
-The settings of a run: resolved by the programs, completed for the demo and the shipped model, and kept in the run
-directory.
-"""
+"""A run's settings: resolved by the programs, completed for demo and shipped model, kept in the run directory."""
 
 import dataclasses
 import glob
@@ -60,9 +57,7 @@ class Resolved:
 
 
 def ask(program, argv):
-    """
-    The settings as a program resolves them. Producer and consumers know every flag. Passes a refusal on unchanged.
-    """
+    """The settings as a program resolves them; producer and consumers know every flag. Passes a refusal on."""
     answer = answer_of([program, "settings", *argv])
     try:
         found = json.loads(answer)
@@ -137,10 +132,7 @@ def ask_with_shipped_model(producer, argv):
 
 
 def detected_flags(config, without):
-    """
-    Flags that pass on to consumers what only the producer detects, from a model's metadata, the input and the device:
-    the settings in its `config` that differ from those resolved `without` it.
-    """
+    """Flags by which consumers learn what only the producer detects: what differs from the settings `without` it."""
     return [part for name, value in config.items() if value != without.get(name) for part in as_flag(name, value)]
 
 
@@ -163,10 +155,7 @@ def unit_of(config):
 
 
 def number_of_consumers(config, argv, first=None):
-    """
-    (initial number of consumers, Bounds of autoscaling or None). `first`: the initial number under autoscaling. Errors:
-    LaunchError (USAGE).
-    """
+    """(the initial number, `first` under autoscaling; Bounds of autoscaling or None). Errors: LaunchError (USAGE)."""
     if bounds := bounds_given(argv):
         return bounds.within(first or default_consumers(config)), bounds
     consumers = config.get("consumers") or default_consumers(config)
@@ -218,9 +207,6 @@ def line_of(key, value):
 
 
 def keep_settings(run_dir, settled, config, argv):
-    """
-    `settled`: all settings of the run; `config`: the requested ones, reusable with --config; `argv`: the user's flags.
-    Errors: OSError.
-    """
+    """`settled`: all the run's settings; `config`: the requested ones; `argv`: the user's flags. Errors: OSError."""
     consumers = setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]
     run_dir.write(SETTINGS, to_toml({**config, "consumers": consumers}, settled))

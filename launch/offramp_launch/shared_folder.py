@@ -1,7 +1,4 @@
-"""
-Files in a folder that other users may write to: the output folder may belong to --consumer-user. Never follows or waits
-for entries there: links, pipes, devices and endless files are refused.
-"""
+"""Files in a folder where other users may write, such as links, pipes and endless files: never follows or waits."""
 
 import contextlib
 import os
@@ -38,9 +35,7 @@ def read(folder, name, largest=LARGEST):
 
 
 def read_line(folder, name, longest=LONGEST_LINE):
-    """
-    The first line of an ordinary file of any size. Errors: OSError, also for another kind of file or a longer line.
-    """
+    """The first line of an ordinary file of any size. Errors: OSError, also for another kind of file, a longer line."""
     with opened(folder, name) as file:
         line = file.readline(longest + 1)
     if len(line) > longest:

@@ -54,10 +54,7 @@ def without_password(sink):
 
 
 def hide_password(arguments, environment):
-    """
-    Moves the password of --sink and that of OFFRAMP_SINK to the environment, where libpq finds it. Returns the other
-    arguments.
-    """
+    """Moves the passwords of --sink and OFFRAMP_SINK to the environment, for libpq. Returns the other arguments."""
     hidden, is_sink = [], False
     for argument in arguments:
         name, equals, value = argument.partition("=")

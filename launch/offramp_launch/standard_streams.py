@@ -1,7 +1,4 @@
-"""
-Standard output and error that never end a command: a missing reader, a full disk or a closed descriptor (`>&-`) neither
-stops a run nor changes its exit code.
-"""
+"""Output streams that never end a command or change its exit code: without a reader, on a full disk, closed (`>&-`)."""
 
 import errno
 import os

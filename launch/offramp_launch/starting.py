@@ -27,9 +27,7 @@ def set_up_for(places, argv, beside=()):
 
 
 def begin_again(places):
-    """
-    The same command in the environment that the set-up has just made. Once there is one, launch/offramp begins in it.
-    """
+    """The same command in the environment that the set-up has just made, in which launch/offramp begins from now on."""
     sys.stdout.flush()
     with interrupts.blocked():
         os.execv(

@@ -1,6 +1,4 @@
-"""
-Validates a status.json from any version of a program: removes fields of unknown form, so that readers need not check.
-"""
+"""Removes fields of unknown form from a status.json of any version, so that readers need not check."""
 
 LARGEST = 1e300
 NOTHING = object()

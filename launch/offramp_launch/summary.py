@@ -1,7 +1,4 @@
-"""
-The summary of a run: merges the producer's and the launcher's reports into summary.json and formats them for the
-screen.
-"""
+"""The summary of a run: merges producer's and launcher's reports into summary.json, and formats them for readers."""
 
 import contextlib
 import datetime
@@ -123,10 +120,7 @@ def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
 
 
 def write(run_dir, whole):
-    """
-    Completes the producer's summary.json, and closes status.json with the same end. Call once all programs of the run
-    have ended. Errors: OSError.
-    """
+    """Completes summary.json and closes status.json, once all programs of the run have ended. Errors: OSError."""
     try:
         _put(run_dir, SUMMARY, whole)
     finally:
@@ -149,10 +143,7 @@ def write_joined(run_dir, whole, run_is_over, nonce):
 
 
 def close_status(run_dir, whole):
-    """
-    Adds the run's end to the producer's last status. A run without one has not begun: run_dir.put_reports_aside().
-    Leaves the file unchanged where it cannot be written.
-    """
+    """Adds the run's end to its last status, if that can be written. Without one it has not begun."""
     with contextlib.suppress(OSError):
         status = run_dir.read_json(STATUS) or {"run_id": whole.get("run_id"), "begun": False}
         status.update(
@@ -347,8 +338,5 @@ def _skipped_lines(summary):
 
 
 def _listed_count(skipped):
-    """
-    Number of items behind the entries: parts of one item, such as a picture's tiles, share one entry if they share a
-    reason.
-    """
+    """Number of items behind the entries. Parts of one item, such as tiles, share one entry if they share a reason."""
     return sum(1 + (entry.get("similar") or 0) for entry in skipped)

@@ -110,10 +110,7 @@ def slow_tests(places):
 
 
 def without_random_addresses(preset):
-    """
-    Command prefix that turns off address randomization, if allowed: with a wide one GCC 12's ThreadSanitizer cannot
-    start.
-    """
+    """Turns off address randomization, if allowed: with a wide one GCC 12's ThreadSanitizer cannot start."""
     prefix = ["setarch", platform.machine(), "-R"]
     if preset != "tsan":
         return []

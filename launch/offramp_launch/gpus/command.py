@@ -132,10 +132,7 @@ def require_different(wanted, devices):
 
 
 def on_first_working(devices, ask):
-    """
-    Returns ask()'s result on the first device that works. This process uses that device for later questions to the
-    programs; each worker gets its own.
-    """
+    """ask()'s result on the first device that works. This process keeps that device for later questions to programs."""
     for device in devices:
         os.environ.update(device.environment)
         try:
@@ -158,9 +155,7 @@ def place_of(config, run_path):
 
 
 def is_of_one_producer(output, run_id):
-    """
-    Whether the output has a single checkpoint, of a run without --gpus or of a merge. Then one producer continues it.
-    """
+    """Whether the output has one checkpoint, of a run without --gpus or of a merge: then one producer continues it."""
     if gpus_job.is_begun_in(output) or not gpus_job.holds_more_than_a_job(output):
         return False
     with contextlib.closing(OutputLock(str(output), run_id)):

@@ -58,10 +58,7 @@ def devices_of(wanted, device, environment=os.environ, allowed=None):
 
 
 def require_whole(wanted, gpus):
-    """
-    Errors: LaunchError (USAGE) for a GPU in MIG mode: its UUID gives a process one MIG instance, and the others would
-    be idle.
-    """
+    """Errors: LaunchError (USAGE) for a GPU in MIG mode: its UUID gives a process one instance; others would idle."""
     for gpu in gpus:
         if gpu.parts == "Enabled":
             raise UsageError(
@@ -133,10 +130,7 @@ def require_few(wanted, number):
 
 
 def gpus_of_this_machine(wanted, limited=None):
-    """
-    In the order of nvidia-smi. `limited`: the value of CUDA_VISIBLE_DEVICES. Errors: LaunchError if there is no GPU, or
-    they cannot be listed.
-    """
+    """As nvidia-smi lists them. `limited`: CUDA_VISIBLE_DEVICES. Errors: LaunchError if there is none, or no list."""
     try:
         answer = subprocess.run(ASKED, capture_output=True, text=True, check=False, timeout=ANSWERS_SECONDS)
         lines, obstacle = answer.stdout.splitlines(), answer.stderr.strip() or answer.stdout.strip().split("\n")[-1]
@@ -189,10 +183,7 @@ def is_named_by_uuid(word):
 
 
 def cores_near(bus_id, allowed, least=1, devices=None):
-    """
-    The allowed cores on the GPU's NUMA node; empty if those are all of them, or fewer than `least`: then cores, not the
-    path to the GPU, are the bottleneck.
-    """
+    """The allowed cores on the GPU's NUMA node; empty if all are, or if fewer than `least` would be the bottleneck."""
     devices = PCI_DEVICES if devices is None else devices
     try:
         near = cores_in((devices / bus_id.lower()[-len("0000:00:00.0") :] / "local_cpulist").read_text()) & allowed

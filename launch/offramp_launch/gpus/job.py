@@ -107,9 +107,7 @@ def number_of_shards(wanted, items, config, workers):
 
 
 def go_on(places, output, flags, config, shards):
-    """
-    Continues the job in this output. `flags` may differ from the job's only in settings that do not affect results.
-    """
+    """Continues the job in this output. `flags`: may differ from the job's in settings that do not affect results."""
     job = Job.found(folder_in(output))
     job.require_made_by(build_of(places))
     require_locks(output)
@@ -136,10 +134,7 @@ def go_on(places, output, flags, config, shards):
 
 
 def require_same_database(job, sink):
-    """
-    Compares database names, as one server may have several addresses. Errors: LaunchError (CONFIG): new shards would
-    write their rows elsewhere.
-    """
+    """Compares names, as a server may have several addresses. Errors: LaunchError (CONFIG): rows would go elsewhere."""
     was, is_now = (database_in(each) for each in (job.facts.get("sink", ""), sink))
     if was != is_now:
         raise LaunchError(
@@ -159,10 +154,7 @@ def database_in(sink):
 
 
 def merge(places, job, flags, ask, lock):
-    """
-    Merges all shards into a single run's output. `flags`: this run's, as the job's may be outdated. If it is killed at
-    any step, another call completes it.
-    """
+    """Merges all shards into one run's output. If it is killed, another call completes it. `flags`: this run's."""
     if job_merge.is_merged(job):
         return
     lock.require_in_place()
@@ -171,10 +163,7 @@ def merge(places, job, flags, ask, lock):
 
 
 def put_away(job):
-    """
-    Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError, if the
-    shards are not merged.
-    """
+    """Removes the job after its merge. While job.json exists, another call completes it. Errors: LaunchError."""
     if not job_merge.is_merged(job):
         raise LaunchError(
             f"{job.folder} cannot be removed: its shards are not merged",

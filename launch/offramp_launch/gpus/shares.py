@@ -41,10 +41,7 @@ def share(whole, workers, number, least=1):
 
 
 def following(shares, bounds, workers, number, first):
-    """
-    A worker's shares, with autoscaling within its share of Bounds. `first`: the number its runs begin with, limited to
-    the bounds.
-    """
+    """A worker's shares, with autoscaling within its share of Bounds. `first`: the number that its runs begin with."""
     own = Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
     return {**shares, "consumers": str(own), BEGIN_WITH: own.within(first)}
 
@@ -55,19 +52,13 @@ def least_of(consumers):
 
 
 def defaults_of(cores, on_the_cpu):
-    """
-    As in runner/run/defaults.cpp for a machine with that many cores; but on a small one each producer has a single
-    consumer.
-    """
+    """As in runner/run/defaults.cpp for so many cores; but on a small machine each producer has one consumer."""
     if on_the_cpu:
         return {"consumers": min(max(cores, 1), 2), "decode-workers": min(max(cores, 1), 4)}
     return {name: min(max(cores // 2, 2), 8) for name in ("consumers", "decode-workers")}
 
 
 def shards_for(items, batch, workers):
-    """
-    Several per worker, so that all workers end at nearly the same time; fewer for a small input, as each shard starts a
-    producer.
-    """
+    """Several per worker, so that all end at nearly the same time; fewer for a small input: each starts a producer."""
     fitting = items // (max(batch, 1) * BATCHES_A_SHARD)
     return max(1, min(items, max(workers, min(workers * SHARDS_A_WORKER, fitting))))

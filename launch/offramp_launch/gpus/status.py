@@ -1,7 +1,4 @@
-"""
-Joins the statuses of all workers of a run with --gpus into one: for status.json, the control socket and the progress
-line.
-"""
+"""Joins the statuses of all workers of a run with --gpus, for status.json, the control socket and the progress line."""
 
 import collections
 

@@ -18,10 +18,7 @@ OF_ANY = ("model", "precision", "transform", "device_kind", "batch", "strategy",
 
 
 def summaries_of(job, supervisor):
-    """
-    The summary of each shard that is done, and of this launcher's last attempt at each other one. Call it before
-    put_away() removes the job.
-    """
+    """The summary of each done shard, and of the last attempt here at each other one. Call it before put_away()."""
     records = job.records()
     for index, run_dir in dict(supervisor.attempts).items():
         if index not in records:
@@ -88,10 +85,7 @@ def join(about, job, supervisor, summaries, seconds):
 
 
 def bring_dead_letters(run_dir):
-    """
-    Moves a shard run's dead letters to its parent, the whole run's directory. After an interruption at any step,
-    another call completes it.
-    """
+    """Moves a shard run's dead letters to the whole run's directory. If interrupted, another call completes it."""
     source, whole = run_dir / FOLDER, run_dir.parent / FOLDER
     with contextlib.suppress(OSError):  # then they stay, and in_its_place() keeps their path
         for report in sorted(source.glob("*.json")):

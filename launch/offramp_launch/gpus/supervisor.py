@@ -229,9 +229,7 @@ class GpusSupervisor(ProcessLoop):
         return ""
 
     def _try_again(self, worker, other, last, why, log):
-        """
-        Retries the shard, unless it or the worker's GPU has failed too often. `other`: the worker that shares the GPU.
-        """
+        """Retries the shard, unless it or the GPU has failed too often. `other`: the worker that shares the GPU."""
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
@@ -273,10 +271,7 @@ class GpusSupervisor(ProcessLoop):
         return exits[0] if exits and exits[0] not in (None, ExitCode.OK, ExitCode.INTERRUPTED) else code
 
     def _keep_output(self, record):
-        """
-        Collects the dead letters and dropped items of a completed shard's run. The next try at an unfinished shard
-        makes its own again.
-        """
+        """Collects a done shard's dead letters and dropped items; another try at an open one makes its own."""
         try:
             run_dir = pathlib.Path(record["report"]["run_dir"])
             bring_dead_letters(run_dir)
@@ -406,10 +401,7 @@ class GpusSupervisor(ProcessLoop):
         return UsageError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}")
 
     def _scale(self, text):
-        """
-        Scales all workers together; with bounds each autoscales within its share. To scale one worker, use its run
-        directory.
-        """
+        """Scales all workers together; with bounds each autoscales within its share."""
         working = self._shares()
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")

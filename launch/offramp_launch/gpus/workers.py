@@ -121,9 +121,7 @@ class Worker:
         return child
 
     def report(self):
-        """
-        All its runs as one, for watchers. `taking_over`: the last run's producer died after its status was written.
-        """
+        """All its runs as one, for watchers. `taking_over`: its producer died after the last status."""
         begun = seconds_of(self.status.get("time")) or 0
         died = [
             death["time"]
@@ -186,10 +184,7 @@ class Worker:
 
 
 def workers_of(workers, run_dir, starts_ahead):
-    """
-    `workers`: [(device, shares)]. With `starts_ahead` two workers per device compute alternately; each has the device's
-    whole share.
-    """
+    """`workers`: [(device, shares)]. With `starts_ahead` two workers a device alternate, each with its whole share."""
     if not starts_ahead:
         return [Worker(device, shares) for device, shares in workers]
     return [
@@ -216,9 +211,7 @@ def command_of(plan, worker, index, run_dir, lifeline):
 
 
 def notable(line):
-    """
-    A note of the worker's launcher, as text; empty for notes that the whole run repeats, progress and the summary.
-    """
+    """A note of the worker's launcher; empty for progress, the summary, and notes that the whole run repeats."""
     text = (
         line.removeprefix("[run] ")
         if line.startswith("[run] ")

@@ -1,6 +1,4 @@
-"""
-The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: split a run's work into shards for any number of hosts.
-"""
+"""The commands `job init`, `status`, `merge`, `sbatch` and `k8s`: split a run's work into shards for many hosts."""
 
 import contextlib
 import errno
@@ -109,9 +107,7 @@ def place_of_a_list(folder):
 
 
 def begin(places, folder, output, shards, flags, config, facts, listed):
-    """
-    Begins the job, or continues an equal one. Errors: LaunchError, if it cannot begin or the folder holds another.
-    """
+    """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot, or the folder holds another."""
     if not 1 <= shards <= facts["items"]:
         raise UsageError(
             f"--shards is {shards}, and the input has {facts['items']} items",
@@ -155,9 +151,7 @@ def new_job(places, facts, shards, output, config, flags, listed):
 
 @contextlib.contextmanager
 def alone_in(output, job_id):
-    """
-    Holds the output's lock: a run that has begun without results yet has only the lock there. Errors: LaunchError.
-    """
+    """Holds the output's lock, which is all that a run without results yet has there. Errors: LaunchError."""
     with removed_after_a_failure(run_steps.check_output(output, None)) as ended:
         with contextlib.closing(OutputLock(str(output), job_id)):
             yield
@@ -205,10 +199,7 @@ def refuse_of_a_shard(flags):
 
 
 def refuse_settings(config):
-    """
-    Refuses settings that a job does not support, also from the environment or a settings file. `config`: of a run.
-    Errors: LaunchError (USAGE).
-    """
+    """Errors: LaunchError (USAGE) for a run's settings that a job does not support, from wherever they come."""
     refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
 
 
@@ -224,10 +215,7 @@ def refuse_names(names):
 
 
 def settled(places, flags):
-    """
-    (the flags with all settings of this host's environment, their config). Errors: LaunchError, for settings that a run
-    would refuse.
-    """
+    """(the flags with all settings of this host, their config). Errors: LaunchError, for what a run would refuse."""
     flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = settings.resolve_run(places, flags)
     refuse_settings(config)
@@ -303,10 +291,7 @@ def hashes_of_processors(config):
 
 
 def require_room(places, wanted, flags):
-    """
-    `wanted`: of new_job(). Errors: LaunchError, if its folders hold other results: shards cannot distinguish them from
-    each other's.
-    """
+    """Errors: LaunchError, if new_job()'s folders hold results: shards cannot distinguish them from each other's."""
     output = pathlib.Path(wanted["output"])
     if wanted["write_path"]:
         require_empty(pathlib.Path(wanted["write_path"]), "--write-path")
@@ -328,10 +313,7 @@ def require_empty(folder, flag):
 
 
 def require_locks(folder):
-    """
-    Without locks, two attempts at one shard would remove each other's unfinished work. Errors: LaunchError (CONFIG if
-    the file system has no locks, SYSTEM if they do not work now).
-    """
+    """Without locks attempts remove each other's work. Errors: LaunchError (CONFIG without locks, SYSTEM if broken)."""
     with write_errors(folder), tempfile.TemporaryFile(dir=folder) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -60,10 +60,7 @@ def filled(template, **values):
 
 
 def script(job, command, given, flags):
-    """
-    `command`: the program for a shard. `given`: values of SBATCH_FLAGS. `flags`: of each shard's run. Errors:
-    LaunchError.
-    """
+    """`command`: the program for a shard. `given`: of SBATCH_FLAGS. `flags`: of each shard. Errors: LaunchError."""
     missing = missing_of(job)
     requests = {
         "--gres": (gpus := gpus_of(job, given, flags)) and f"gpu:{gpus}",
@@ -140,9 +137,7 @@ def missing_of(job):
 
 
 def valid(flag, given):
-    """
-    The flag's value; None if it is not given. Errors: LaunchError (USAGE) for a value that the engine would refuse.
-    """
+    """The flag's value; None if it is not given. Errors: LaunchError (USAGE) for one that the engine would refuse."""
     text = given.get(flag)
     form, is_wrong, remedy = FORMS[flag]
     if text is not None and not re.fullmatch(form, text):
@@ -184,11 +179,7 @@ def resources_of(job, given, flags):
 
 
 def watched_by(flags):
-    """
-    (the port, a readiness probe that reports whether the shard is at work) with --http, else (None, None). There is no
-    liveness probe: the shard checks the output before its run and hashes parts after it, for any length of time, and
-    does not answer meanwhile.
-    """
+    """(port, readiness probe) of --http. No liveness probe: a shard does not answer while it hashes parts."""
     text = take_values(flags, (address.FLAG,))[0].get(address.FLAG)
     if text is None:
         return None, None
@@ -204,10 +195,7 @@ def watched_by(flags):
 
 
 def mount_of(job, given, is_mount):
-    """
-    Pods mount the claim under the path that it has here. Errors: LaunchError (USAGE) if folders of the job are
-    elsewhere.
-    """
+    """Pods mount the claim under its path here. Errors: LaunchError (USAGE) if folders of the job are elsewhere."""
     above = (folder for folder in (job.folder, *job.folder.parents) if is_mount(folder))
     mount = (
         pathlib.Path(require_one_line("--mount", given["--mount"]))

@@ -1,7 +1,4 @@
-"""
-Files in a job's folder, which hosts share. link() creates each once and atomically, on every file system that hosts
-share; a later writer finds the first one's file. No clock and no lock decides anything.
-"""
+"""Files in a job's folder, which hosts share. link() creates each once and atomically; no clock or lock decides."""
 
 import contextlib
 import errno
@@ -44,10 +41,7 @@ def write_temporary(path, content):
 
 
 def link(temporary, path):
-    """
-    Renames the temporary file to `path` unless that exists, and removes it. Returns whether it did. Errors:
-    LaunchError, if there are no hard links.
-    """
+    """Renames `temporary` to `path` unless that exists. Returns whether it did. Errors: LaunchError without links."""
     try:
         os.link(temporary, path)
         made = True
@@ -75,9 +69,7 @@ def replace(path, value):
 
 
 def read(path):
-    """
-    The JSON value of a file; None if it does not exist. Errors: LaunchError (BAD_INPUT) if it is not a job's file.
-    """
+    """A file's JSON value; None if it does not exist. Errors: LaunchError (BAD_INPUT) if it is not a job's file."""
     try:
         return json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -99,9 +91,7 @@ def make_folder(path, parents=True):
 
 
 def remove_folder(path, remedy):
-    """
-    Removes the folder if it exists, also while another attempt removes files there. Errors: LaunchError (CANNOT_WRITE).
-    """
+    """Removes the folder if it exists, also while others remove files there. Errors: LaunchError (CANNOT_WRITE)."""
     try:
         while path.is_dir():
             with contextlib.suppress(FileNotFoundError):

@@ -43,9 +43,7 @@ class Job:
 
     @staticmethod
     def begun(folder, facts):
-        """
-        Begins the job in this folder, or finds it there with the same facts. Returns (the job, whether it began now).
-        """
+        """Begins the job here, or finds it with the same facts. Returns (the job, whether it began now)."""
         job_files.make_folder(folder)
         path = folder / "job.json"
         began = job_files.put_once(path, {"version": VERSION, **facts})
@@ -120,10 +118,7 @@ class Job:
         ]
 
     def require_made_by(self, build):
-        """
-        `build`: "VERSION COMMIT"; a copy may not know its commit. Errors: LaunchError (PROTOCOL) for another build,
-        whose results may differ.
-        """
+        """`build`: "VERSION COMMIT", or without COMMIT. Errors: LaunchError (PROTOCOL): results may differ."""
         began = self.facts.get("made_by", "")
         if any(then != now for then, now in zip(began.split(), build.split())):
             raise LaunchError(
@@ -133,10 +128,7 @@ class Job:
             )
 
     def require_for_hosts(self):
-        """
-        Errors: LaunchError (USAGE) for the job of a run with --gpus (gpus/job.py), which runs and merges its own
-        shards.
-        """
+        """Errors: LaunchError (USAGE) for a job of a run with --gpus (gpus/job.py), which merges its own shards."""
         folder = pathlib.Path(os.path.realpath(self.folder))
         if (folder.parent.name, folder.name) == (SHARDS, "job"):
             raise UsageError(
@@ -159,9 +151,7 @@ class Job:
         return self.folder / "done" / f"{index}.json"
 
     def record(self, index):
-        """
-        The shard's record; None if the shard is not done. Errors: LaunchError (USAGE) for the record of another job.
-        """
+        """The shard's record; None if it is not done. Errors: LaunchError (USAGE) for the record of another job."""
         record = job_files.read(self.record_path(index))
         if record is not None and (record.get("job"), record.get("index"), record.get("items")) != (
             self.id,
@@ -200,10 +190,7 @@ class Job:
         )
 
     def begin_attempt(self, index):
-        """
-        Creates this attempt's note, with a unique number, and returns its path. Errors: LaunchError, also if the output
-        has no claim.
-        """
+        """Creates this attempt's note, with a unique number. Returns its path. Errors: LaunchError, without a claim."""
         folder = self.place(index) / "attempts"
         for each in (folder.parent, folder):
             job_files.make_folder(each, parents=False)

@@ -1,6 +1,4 @@
-"""
-`job merge`: joins the outputs of a job's shards into one, with one checkpoint and one summary, like a single run's.
-"""
+"""`job merge`: joins the outputs of a job's shards into one, with one checkpoint and one summary, as of one run."""
 
 import contextlib
 import hashlib
@@ -18,10 +16,7 @@ OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 
 
 def merge(places, job, partial, ask):
-    """
-    `ask`: runs a program and returns its output. After a kill at any step, another call completes the merge. Returns
-    the exit code.
-    """
+    """`ask`: runs a program. If killed at any step, another call completes the merge. Returns the exit code."""
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
     if missing and not partial:
@@ -76,10 +71,7 @@ def require_own(job):
 
 
 def require_merged(job, index, remedy="", code=ExitCode.BAD_INPUT):
-    """
-    Errors: LaunchError if a file that the shard's consumers appended to is not whole yet. The record does not show
-    this.
-    """
+    """Errors: LaunchError if a file that the shard's consumers append to is not whole; the record does not show it."""
     if segments := sorted(job.place(index).rglob(".offramp-segments/*/*.tsv")):
         raise LaunchError(
             f"{segments[0]} is not joined yet with the other output of shard {index}",
@@ -100,10 +92,7 @@ def require_parts(job, index, record):
 
 
 def parts_of(place, processors):
-    """
-    The files that a shard's run finished, with digests; None if equal rows may differ in bytes. `processors`: the
-    run's.
-    """
+    """The files that a shard's run finished, with digests; None where equal rows may differ in bytes."""
     return {
         name: digest(place / name) if name.endswith(MERGED_BY_LINES) else None
         for name in names_of_parts(place, processors)
@@ -146,10 +135,7 @@ def join(places, job, records, is_partial, ask):
 
 
 def require_joined(job, records):
-    """
-    Runs before any shard's files are removed. Errors: LaunchError (COUNT_MISMATCH) if the merge made no file for a
-    part.
-    """
+    """Errors: LaunchError (COUNT_MISMATCH) if the merge made no file for a part, before shards' files are removed."""
     for index, record in records.items():
         for name in record["parts"]:
             if not (job.output / name).exists():
@@ -195,10 +181,7 @@ def remove_places(job):
 
 
 def require_a_result(items, skipped):
-    """
-    A run without any result has failed, whatever --max-errors allows; for a job all shards together decide. Errors:
-    LaunchError (BAD_INPUT).
-    """
+    """Errors: LaunchError (BAD_INPUT) if all items were skipped, whatever --max-errors allows."""
     if skipped == items:
         raise InputError(
             f"none of the {items} items has a result: all were skipped",

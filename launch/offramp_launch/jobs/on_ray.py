@@ -1,6 +1,4 @@
-"""
-The commands `job ray`, which continues in the Python that has Ray, and `run --on ray`: a job's three commands in one.
-"""
+"""The commands `job ray`, which continues in the Python that has Ray, and `run --on ray`: init, ray, merge in one."""
 
 import os
 import subprocess
@@ -77,9 +75,7 @@ def as_words(named):
 
 
 def run(argv):
-    """
-    If the job exists, `init` does nothing: the same command continues an interrupted run. Errors: LaunchError (USAGE).
-    """
+    """If the job exists, `init` does nothing: the same command continues a run. Errors: LaunchError (USAGE)."""
     given, argv = take_values(argv, (ON,))
     if given[ON] != "ray":
         raise UsageError(f"{ON} is '{given[ON]}', and only ray is supported", "Give --on ray, or leave it out")

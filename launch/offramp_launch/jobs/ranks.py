@@ -1,7 +1,4 @@
-"""
-The process that joins the parts of several ranks into their output (launch/python/offramp/ranks.py), like those of a
-job's shards.
-"""
+"""The process that joins the parts of several ranks (launch/python/offramp/ranks.py), like those of shards."""
 
 import os
 import pathlib

@@ -1,6 +1,4 @@
-"""
-The command `shard`: does one shard of a job, or the rest of it, writes its record, and ends with 0, 75 or a final code.
-"""
+"""The command `shard`: does one shard of a job, or the rest of it, and writes its record. 0, 75 or a final code."""
 
 import contextlib
 import dataclasses
@@ -98,10 +96,7 @@ def is_known(is_done):
 
 
 def exit_of_problem(problem):
-    """
-    Prints an exception after which another try may succeed, and returns its exit code; raises any other for the command
-    to print.
-    """
+    """Prints a problem that another try may pass, and returns its exit code; raises any other."""
     if isinstance(problem, OSError):  # any error of the shared folders
         print(f"offramp: {problem}; another try continues from here", file=sys.stderr)
         return TRY_AGAIN
@@ -131,10 +126,7 @@ def do(attempt):
 
 
 def remove_partial_outputs(job):
-    """
-    If the job is merged by now, removes the folder that a late attempt has created again. The output may have been
-    moved away.
-    """
+    """If the job is merged by now, removes the folder that a late attempt has created again."""
     with contextlib.suppress(LaunchError, OSError):
         if job_merge.is_merged(job):
             job_merge.remove_places(job)
@@ -166,9 +158,7 @@ def do_the_rest(attempt):
 
 
 def require_under_way(job, index):
-    """
-    For a shard that is not done. Errors: LaunchError (USAGE) if the job is merged, else those of require_claimed().
-    """
+    """Errors: LaunchError (USAGE) if the job is merged, though the shard is not done; those of require_claimed()."""
     if job_merge.is_merged(job):
         raise UsageError(
             f"the job is merged, and {job.record_path(index)} was removed",
@@ -178,10 +168,7 @@ def require_under_way(job, index):
 
 
 def require_input(job, config):
-    """
-    A folder that `init` listed is not read again before its pictures are. Errors: LaunchError (NO_INPUT) if it is
-    empty, as an unmounted one is.
-    """
+    """Errors: LaunchError (NO_INPUT) if a folder that `init` listed is empty, as an unmounted one is."""
     folder = config.get("input", "")
     if job.list_of_input() and os.path.isdir(folder) and is_empty(folder):
         raise NotFoundError(
@@ -221,10 +208,7 @@ def note_end(note, code, **more):
 
 
 def warn_about_other_shards(job, index):
-    """
-    A note without an end is from a lost host or from a running attempt. Only the lock distinguishes them, if it works
-    across hosts.
-    """
+    """A note without an end is of a lost host or a running attempt. Only a lock that works across hosts tells which."""
     here = socket.gethostname()
     hosts = sorted(
         {

@@ -1,7 +1,4 @@
-"""
-A shard's exit code, for the engines that start shards: 0, 75 or another. 75: another try may succeed, on this host or
-another, and continues where this one ended. Any other code is permanent.
-"""
+"""A shard's exit code, for engines: 0; 75, if another try continues, here or on another host; or a final one."""
 
 from offramp_launch.exit_code import ExitCode
 
@@ -29,9 +26,7 @@ FIRST_SIGNAL = 128
 
 
 def fate_of(code):
-    """
-    The fate of a shard whose run ended with this code. Codes above FIRST_SIGNAL mean that a program was killed or lost.
-    """
+    """The fate of a shard whose run ended with this code. Above FIRST_SIGNAL: a program was killed or lost."""
     return FATES.get(code, AGAIN if code > FIRST_SIGNAL else FINAL)
 
 

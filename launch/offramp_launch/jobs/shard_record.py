@@ -85,10 +85,7 @@ def records_among(names):
 
 
 def require_whole_files(job, index, processors, done, parts):
-    """
-    Errors: LaunchError (BAD_INPUT) if items are done, and a file with their results is gone: one of WHOLE_FILES, or one
-    that an attempt noted.
-    """
+    """Errors: LaunchError (BAD_INPUT) if items are done, and one of WHOLE_FILES, or a noted file, is gone."""
     wanted = [
         f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name]
         for name in processors

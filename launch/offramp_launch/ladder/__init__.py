@@ -1,3 +1,1 @@
-"""
-The command `ladder`: measures, compares and draws the article's rungs on this machine. See launch/guide/performance.md.
-"""
+"""The command `ladder`: measures, compares and draws the article's rungs. See launch/guide/performance.md."""

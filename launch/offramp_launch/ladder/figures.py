@@ -68,9 +68,7 @@ def per_batch(trace, measured, batches):
 
 
 def compare(rows):
-    """
-    Adds to each rung's figures its share of compute alone, and its gains as ratios: over the rung before, and in all.
-    """
+    """Adds each rung's share of compute alone, and its gains as ratios: over the rung before, and in all."""
     rates = {key: figures["batches_per_second"] for key, figures in rows.items() if figures.get("batches_per_second")}
     for key, figures in rows.items():
         figures["share_of_compute_alone"] = ratio(rates, key, LIMIT)

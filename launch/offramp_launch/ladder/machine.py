@@ -12,10 +12,7 @@ DRIVER_FILE = "/proc/driver/nvidia/version"
 
 
 def probe(producer, device):
-    """
-    The facts that the producer reports of this machine. `device`: the user's --device, if any. Errors: LaunchError with
-    the producer's exit code.
-    """
+    """The producer's facts about this machine. `device`: --device, if any. Errors: LaunchError with its exit code."""
     return json.loads(answer_of([producer, "probe", *(["--device", device] if device else [])]))
 
 

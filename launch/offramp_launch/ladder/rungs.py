@@ -104,10 +104,7 @@ def of_run(config):
 
 
 def program_of(places, strategy):
-    """
-    The producer with this strategy: the ladder's program, except for the default one, and for an unknown one, which the
-    producer refuses.
-    """
+    """The ladder's program for other strategies than the default; the producer, also to refuse an unknown one."""
     return (
         places.ladder()
         if strategy != USUAL and ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS}

@@ -91,9 +91,7 @@ class Check:
 
 
 def compare_checksums(folders):
-    """
-    `folders`: {rung: folder of its short run}, in the ladder's order. All are compared with the first that has results.
-    """
+    """`folders`: {rung: folder of its short run}, in order. Compares each with the first that has results."""
     rows = {key: _rows(folder) for key, folder in folders.items()}
     first = next((found for found in rows.values() if found), None)
     verdicts = {key: {"rows": len(found), "word": _word(found, first)} for key, found in rows.items()}

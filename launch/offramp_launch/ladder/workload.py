@@ -65,10 +65,7 @@ class Workload:
 
 
 def make_workload(argv, has_gpu):
-    """
-    `argv`: the user's flags without those of the command `ladder`. Returns the workload.
-    Errors: LaunchError (USAGE) for a flag that only the ladder sets, or an invalid count.
-    """
+    """`argv`: the user's flags. Errors: LaunchError (USAGE) for a flag that only the ladder sets, or a bad count."""
     given = names_in(argv)
     for flag in SET_BY_LADDER:
         if flag in given:

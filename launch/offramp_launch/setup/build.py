@@ -23,10 +23,7 @@ JOB_BYTES = 2 << 30
 
 
 def configure(places, preset, definitions):
-    """
-    Runs CMake unless this folder was configured the same way before, with the same packages (tests without their
-    package are left out). Ninja handles changed CMakeLists.txt.
-    """
+    """Runs CMake unless this folder was configured like this before, with the same packages."""
     folder = places.build_folder(preset)
     command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
     stamp = folder / ".configured"

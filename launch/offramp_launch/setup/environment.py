@@ -11,10 +11,7 @@ from offramp_launch.setup.steps import run_step
 
 
 def make_venv(places):
-    """
-    Makes build/venv with this Python, or with the one that it was made with; remakes it when its Python no longer
-    starts.
-    """
+    """Makes build/venv with this Python, or the one it was made with; again when its Python no longer starts."""
     if importlib.util.find_spec("pip") if sys.prefix == str(places.venv) else _starts(places.venv_python):
         return
     run_step(
@@ -84,9 +81,6 @@ def ccache_environment(places):
 
 
 def missing_packages(places):
-    """
-    The names in packages-debian.txt that are not installed; None without dpkg. packages.sh has the check, since it must
-    work before Python is installed.
-    """
+    """The names in packages-debian.txt that are not installed; None without dpkg. packages.sh checks."""
     answer = subprocess.run([places.launch / "packages.sh", "missing"], capture_output=True, text=True, check=False)
     return answer.stdout.split() if answer.returncode == 0 else None

@@ -83,10 +83,7 @@ def require_own_build(places):
 
 @contextlib.contextmanager
 def one_at_a_time(places):
-    """
-    Concurrent set-ups of one build folder would corrupt each other's files: the second waits for the first.
-    Errors: LaunchError (NOT_PERMITTED) where this user may not write there.
-    """
+    """A second set-up of this build folder waits for the first. Errors: LaunchError (NOT_PERMITTED)."""
     require_own_build(places)
     places.build.mkdir(parents=True, exist_ok=True)
     with open(places.build / "setup.lock", "w", encoding="utf-8") as lock:

@@ -47,9 +47,7 @@ class BuildInputs:
 
 
 def choose(places, flags, environment=os.environ):
-    """
-    Takes each part from the flag, else the environment, else the last choice. Returns and remembers the toolchain.
-    """
+    """Each part from the flag, the environment or the last choice. Returns and remembers the toolchain."""
     file = places.build / "toolchain.json"
     try:
         remembered = json.loads(file.read_text())

@@ -41,10 +41,7 @@ REFUSED = {
 
 
 def url_given(argv, environment=os.environ):
-    """
-    The object store's URL in --output, its variable or the settings file; empty for a folder. Errors: UsageError for a
-    URL that the store would read otherwise.
-    """
+    """The object store's URL in --output, its variable or the settings file; empty for a folder. Errors: UsageError."""
     given = setting_given("output", argv, environment)
     if not URL.match(given):
         return ""

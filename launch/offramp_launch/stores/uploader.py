@@ -1,7 +1,4 @@
-"""
-The processes that store a run's files as objects. Each consumer has one (consumer/worker/uploads.hpp); the launcher
-starts another one at the end, for the files of the whole run.
-"""
+"""The processes that store a run's files: one of each consumer, and one at the end for whole-run files."""
 
 import concurrent.futures
 import json

@@ -1,6 +1,4 @@
-"""
-Decides from a run's statuses how many consumers it needs, without processes or a clock, so that tests can step it.
-"""
+"""Decides from statuses how many consumers a run needs, without processes or a clock, so that tests can step it."""
 
 import collections
 import dataclasses
@@ -38,9 +36,7 @@ class Bounds:
 
     @classmethod
     def of(cls, text, most, limit):
-        """
-        From `auto` (1 to `most`) or MIN..MAX (up to `limit`); None for anything else. Errors: LaunchError (USAGE).
-        """
+        """From `auto` (1 to `most`) or MIN..MAX (up to `limit`); else None. Errors: LaunchError (USAGE)."""
         if text == "auto":
             return cls(1, most)
         if not are_bounds(text):
@@ -113,9 +109,7 @@ def live_slabs(slabs):
 
 
 def counted(first, last, which):
-    """
-    Slabs (0), samples (1) or busy seconds (2) between two moments, summed over the consumers present at the later one.
-    """
+    """Slabs (0), samples (1) or busy seconds (2) between two moments, of the consumers present at the later one."""
     return sum(
         now[which] - first.consumers[session][which] if session in first.consumers else now[which]
         for session, now in last.consumers.items()
@@ -149,10 +143,7 @@ class Window:
         return self.load / max(0.02, 1 - self.waits)
 
     def most_load_of_the_device(self):
-        """
-        Busy consumers if the device computed all the time; infinite where unknown. Too low while batches queue before
-        the slabs.
-        """
+        """Busy consumers if the device always computed; infinite where unknown; low while batches queue for slabs."""
         computed = (
             None
             if None in (self.first.computing, self.last.computing)
@@ -253,9 +244,7 @@ class Autoscaler:
     # -- windows ------------------------------------------------------------------------------------------------------
 
     def _window(self, end, slabs, seconds=WINDOW_SECONDS, longest=LONGEST_WINDOW_SECONDS):
-        """
-        (The shortest window that ends at moment `end` and holds `slabs`, the index of its first moment); None: not yet.
-        """
+        """(The shortest window to moment `end` that holds `slabs`, its first moment's index); None: not yet."""
         last = self._moments[end]
         for number in range(end - 1, -1, -1):
             first = self._moments[number]
@@ -354,10 +343,7 @@ class Autoscaler:
         return Change(more, f"the run waits for consumers {100 * now.waits:.0f} % of the time")
 
     def _has_more_than_a_backlog(self, window: Window, since: Moment) -> bool:
-        """
-        Whether more samples came `since` the run began to wait than the earlier rate and a full backlog explain: then
-        the load has grown.
-        """
+        """Whether more came `since` the wait began than the earlier rate and a full backlog: the load has grown."""
         beyond = window.last.released - since.released - self._free_rate * (window.last.at - since.at)
         return beyond > BACKLOGS * window.last.slabs * window.samples / max(1, window.slabs)
 
@@ -400,10 +386,7 @@ class Autoscaler:
         return abs(one.seconds_a_sample - other.seconds_a_sample) <= STEADY * window.seconds_a_sample
 
     def _idle(self, seconds):
-        """
-        A window of so many seconds with hardly a slab and no busy consumer: consumers wait for input. None: there is
-        none.
-        """
+        """A window of so many seconds with hardly a slab and no busy consumer: they wait for input; else None."""
         last = self._moments[-1]
         for first in reversed(self._moments):
             if first.at_work:

@@ -117,9 +117,7 @@ class Child:
 
 
 def open_log(path):
-    """
-    The log for appending; /dev/null where it cannot be opened (disk full, folder moved): the results may be elsewhere.
-    """
+    """The log for appending; /dev/null where it cannot be opened (full disk, moved folder): results may be written."""
     try:
         return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab")
     except OSError:

@@ -57,10 +57,7 @@ class ConsumerSlots:
         self._fill(self._new_slot())
 
     def add_on_trial(self, counts):
-        """
-        Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep().
-        Errors: LaunchError when it cannot start.
-        """
+        """Its end is the caller's until keep(). `counts`: for staying() before keep(). Errors: LaunchError."""
         slot = self._new_slot()
         slot.on_trial, slot.counts = True, counts
         try:
@@ -121,9 +118,7 @@ class ConsumerSlots:
             self._fill(slot)
 
     def _fill_if_work_is_left(self, slot, child):
-        """
-        For a consumer that exited with 0 unasked: repeats the check until the run is over, since work may come later.
-        """
+        """After an exit with 0 unasked: checks again until the run is over, since work may come later."""
         if slot.leaving or not self._run.wants_consumers():
             return
         if not self._run.has_work_for_consumers():
@@ -196,10 +191,7 @@ class ConsumerSlots:
 
 
 def is_work_left(status, draining):
-    """
-    Whether the producer's last status shows work for consumers: until the input ends, and then while slabs are
-    unfinished.
-    """
+    """Whether the last status shows work for consumers: until the input ends, then while slabs are unfinished."""
     if not draining and status.get("state", "running") in ("starting", "running"):
         return True
     slabs = status.get("slabs") or {}

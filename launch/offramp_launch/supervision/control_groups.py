@@ -109,10 +109,7 @@ def _memberships():
 
 
 def groups(controller):
-    """
-    (folder, whether it is version 1), upwards. A container may see its part as the mount but the host's path: callers
-    skip missing files.
-    """
+    """(folder, whether it is version 1), upwards. A container may see the host's path: callers skip missing files."""
     for controllers, path in _memberships():
         if controllers and controller not in controllers.split(","):
             continue

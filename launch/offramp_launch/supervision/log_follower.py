@@ -38,9 +38,7 @@ class LogFollower:
         return [line.decode(errors="replace") for line in lines]
 
     def new_warnings(self):
-        """
-        (level, message) of each new warning or error. A Python traceback is shortened to its exception's first line.
-        """
+        """(level, message) of each new warning or error; of a Python traceback only its exception's first line."""
         # `before`: the text in front of a traceback; `is_open`: its exception is still to come
         found, before, is_open = (
             [],

@@ -90,10 +90,7 @@ class ProgramSupervisor(Supervisor):
     )
 
     def _understand_its_end(self):
-        """
-        A process in between waits for the run's process and encodes its death: a shell as 128 plus the signal, torchrun
-        as 1.
-        """
+        """A process in between encodes the death of the run's process: a shell as 128 + signal, torchrun as 1."""
         if self._is_the_child():
             return
         status = status_behind_a_shell(self._producer.status)
@@ -107,10 +104,7 @@ class ProgramSupervisor(Supervisor):
         return self._own_status().get("pid") == self._producer.pid
 
     def _own_status(self):
-        """
-        The status of the last program's run, not of an earlier one; the program may be a script, torchrun or uv that
-        starts the loop.
-        """
+        """The status of the last program's run, not of an earlier one; the program may only start the loop."""
         if not self._started:
             return {}
         pid = self._status.get("pid")

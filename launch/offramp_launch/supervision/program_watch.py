@@ -1,6 +1,4 @@
-"""
-Watches the consumers of a run that the user's program began: starts, restarts and scales them until that run is over.
-"""
+"""Watches the consumers of a run that the user's program began: starts, restarts and scales them until its end."""
 
 import os
 import selectors
@@ -59,10 +57,7 @@ class ProgramWatch(Watch):
         return super().wants_consumers() and not self._draining and self._read_nonce() == self._endpoint["nonce"]
 
     def _read_nonce(self):
-        """
-        The nonce of the run that consumers would find now, perhaps the same program's next run; None where there is
-        none.
-        """
+        """The nonce of the run that consumers would find now, perhaps the program's next one; None without a run."""
         return read_endpoint(self._plan.run_dir.path).get("nonce")
 
     def _code(self):

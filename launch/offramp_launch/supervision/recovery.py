@@ -23,10 +23,7 @@ class Recovery:
 
     @staticmethod
     def is_death(status, run_began):
-        """
-        Device memory exhausted before the run begins means too small a device; later, another program may be using it
-        for now.
-        """
+        """Too little device memory is a death only after the run began: another program may be using it for now."""
         return (
             status not in Recovery.INTENDED
             or status == ExitCode.DEVICE_BROKEN
@@ -94,10 +91,7 @@ class RunHold:
             self._fd = self._of = None
 
     def keeps_memory_of(self, pids):
-        """
-        Whether one of these producers opened the run to consumers and its memory still exists. A producer that
-        fails before its work begins removes it, although the lock is held here.
-        """
+        """Whether one of them opened the run, and its memory exists: one that fails early removes it."""
         return (
             values_in(self._endpoint).get("producer_pid") in {str(pid) for pid in pids}
             and self.held

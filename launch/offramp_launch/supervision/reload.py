@@ -44,10 +44,7 @@ class Reload:
         }
 
     def look(self, ready, stalled):
-        """
-        `ready`: processes that take slabs; `stalled`: those that make no progress with theirs; both from the run's
-        status.
-        """
+        """`ready`: processes that take slabs; `stalled`: those without progress; both from the run's status."""
         if self._state != "running":
             return
         self._kill_unfinished(stalled)

@@ -60,10 +60,7 @@ def bounds_of(text):
 
 
 def bounds_given(argv):
-    """
-    Bounds from --consumers, given by flag, variable or file; None for a number or no value. Errors: LaunchError
-    (USAGE).
-    """
+    """Bounds from --consumers, its variable or a file; None for a number or no value. Errors: LaunchError (USAGE)."""
     return bounds_of(setting_given("consumers", argv))
 
 
@@ -127,10 +124,7 @@ class ConsumerScaling:
         self._newcomers = []
 
     def look(self, status):
-        """
-        Call while consumers are wanted. A malformed status, such as one of another version, ends autoscaling, not the
-        run.
-        """
+        """Call while consumers are wanted. A malformed status ends autoscaling, not the run."""
         if not self._following:
             return
         try:

@@ -110,9 +110,7 @@ class Supervisor(Watch):
         return [self._started]
 
     def _seek_hold(self):
-        """
-        Takes the lock soon after the run is reachable; until then the next sweep removes a dead producer's memory.
-        """
+        """Takes the lock once the run is reachable; until then a sweep removes a dead producer's memory."""
         self._hold.take()
         if not self._hold.held and self._is_running():
             self._timers.after(SEEK_SECONDS, self._seek_hold)
@@ -150,10 +148,7 @@ class Supervisor(Watch):
     # -- after a producer's death -------------------------------------------------------------------------------------
 
     def _producer_follows(self):
-        """
-        True when a successor will take over; it is scheduled by then. The dead producer has been reaped and writes no
-        more.
-        """
+        """True when a successor is scheduled. The dead producer has been reaped and writes no more."""
         self._hold.take()
         if not self._recovery.is_death(self._producer.status, self._hold.keeps_memory_of(self._producer_pids)):
             return False
@@ -223,10 +218,7 @@ class Supervisor(Watch):
             self._timers.after(SECOND_SIGNAL_SECONDS, self._signal_producer)
 
     def _end_failed(self):
-        """
-        Without working consumers draining would not end: the producer is asked to drain, then to abandon, and then
-        killed.
-        """
+        """Draining would not end without working consumers: the producer is asked to abandon soon, then killed."""
         self._draining = True
         self._signal_producer()
         self._timers.after(ABANDON_SECONDS, self._signal_producer)

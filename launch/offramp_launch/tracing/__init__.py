@@ -1,3 +1,1 @@
-"""
-Time ranges of programs: recorded from a live run, read, written for Perfetto, drawn. See launch/guide/watching.md.
-"""
+"""Time ranges of programs: recorded from a live run, read, drawn, for Perfetto. See launch/guide/watching.md."""

@@ -1,6 +1,4 @@
-"""
-Programs' time ranges in Chrome's JSON trace format, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
-"""
+"""Programs' time ranges in Chrome's JSON trace format, for Perfetto (https://ui.perfetto.dev)."""
 
 import json
 
@@ -10,10 +8,7 @@ OVERLAPPING = ("hand_over",)
 
 
 def write(programs, out):
-    """
-    Writes a trace to the open file `out`. `programs`: the arguments of events_of() for each; they may be read while
-    others are written.
-    """
+    """`programs`: the arguments of events_of() for each; they may be read while others are written to file `out`."""
     text_of = json.JSONEncoder(separators=(",", ":")).encode
     out.write('{"displayTimeUnit":"ms","traceEvents":[')
     comma = ""
@@ -25,9 +20,7 @@ def write(programs, out):
 
 
 def events_of(program, group, name, zero):
-    """
-    Yields a program's events. `group`: its process number in the trace. `zero`: the trace's time 0, in nanoseconds.
-    """
+    """A program's events. `group`: its process number in the trace. `zero`: the trace's time 0, in nanoseconds."""
     yield _metadata(group, "process_name", name=name)
     yield _metadata(group, "process_sort_index", sort_index=group)
     yield from _of_program(program, group, zero)

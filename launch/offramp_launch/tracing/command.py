@@ -1,6 +1,4 @@
-"""
-The command `trace`: records time ranges of all programs of a live run, and writes a trace for Perfetto and a picture.
-"""
+"""The command `trace`: records time ranges of a live run's programs, and writes a trace for Perfetto and a picture."""
 
 import os
 import pathlib
@@ -75,10 +73,7 @@ def make(folder):
 
 
 def wait_for_answers(folder, request):
-    """
-    Blocks until all live programs have answered, at most PATIENCE_SECONDS after the recording. Returns (program, why)
-    of those without an answer.
-    """
+    """Blocks at most PATIENCE_SECONDS after the recording. Returns (program, why) of those without an answer."""
     waited_for, gone = list(request["programs"]), []
     while waited_for and time.monotonic_ns() < request["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)

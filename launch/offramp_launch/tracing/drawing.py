@@ -88,10 +88,7 @@ class Panel(typing.NamedTuple):
 
 
 def draw(paths, panels, title, lines, time_label):
-    """
-    Writes the picture to each path. `panels`: their views are equally long. `lines`: below the title. Errors:
-    ImportError without matplotlib, OSError.
-    """
+    """Writes the picture to each path. `panels`: with equally long views. Errors: ImportError, OSError."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -216,10 +213,7 @@ def draw_lane(axes, view, rows, place, height, color):
 
 
 def draw_reading(axes, trace, view, place):
-    """
-    Decoding, a row per thread. Behind it, in a pale colour, stage_batch: it includes waiting for decoding, the upload
-    and the model.
-    """
+    """Decoding, a row per thread. Pale behind it stage_batch, which includes waiting for decoding, upload and model."""
     decoding, staging = _by_thread(trace, view, "decode"), _by_thread(trace, view, "stage_batch")
     draw_lane(axes, view, staging, place, LANE_HEIGHT["read"], WAITS_TO_READ if decoding else READ)
     # Rows of a batch are too close to each other to be distinguished.

@@ -1,6 +1,4 @@
-"""
-Asks the programs of a live run for some seconds of their time ranges. common/tracing/live_trace.hpp reads the request.
-"""
+"""Asks the programs of a live run for some seconds of their time ranges (common/tracing/live_trace.hpp)."""
 
 import contextlib
 import json
@@ -31,9 +29,7 @@ class TraceRequests:
         self._over_at = 0.0  # by the timers' clock
 
     def begin(self, seconds, programs):
-        """
-        `programs`: (process, pid) of the programs that should answer. Returns the request, for the control socket.
-        """
+        """`programs`: (process, pid) of those that should answer. Returns the request, for the control socket."""
         if (
             not isinstance(seconds, (int, float))
             or isinstance(seconds, bool)

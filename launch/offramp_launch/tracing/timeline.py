@@ -52,9 +52,7 @@ class Outline:
 
 
 def draw(trace, outline, title, paths):
-    """
-    Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: as those of drawing.draw().
-    """
+    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: those of drawing.draw()."""
     view, lanes = outline.view(), outline.lanes
     panel = Panel(
         trace,

@@ -1,7 +1,4 @@
-"""
-Reads the traces of --trace-dir and of the command `trace`: a file per program, a JSON object per line, times of
-CLOCK_MONOTONIC in nanoseconds.
-"""
+"""Reads traces of --trace-dir and `trace`: a file per program, a JSON object per line, CLOCK_MONOTONIC nanoseconds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""
-The command `tune`: short trial runs find batch, slabs, decode workers and consumers for a model, an input and this
-machine.
-"""
+"""The command `tune`: short trials find batch, slabs, decode workers and consumers for a model, input and machine."""
 
 import contextlib
 import dataclasses

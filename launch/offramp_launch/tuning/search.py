@@ -1,7 +1,4 @@
-"""
-The search of `tune`: chooses the next setting from the results so far. It has no runs and no clock, so tests can
-simulate machines.
-"""
+"""The search of `tune`: the next setting from the results so far, without runs or a clock, so tests can step it."""
 
 import dataclasses
 import itertools
@@ -51,10 +48,7 @@ class Search:
     """
 
     def __init__(self, start, fixed=(), most=None):
-        """
-        `start`: {setting: number}, slabs 0 if the programs choose. `fixed`: settings that the user gave. `most`: lower
-        limits than MOST.
-        """
+        """`start`: {setting: number}, slabs 0 if programs choose. `fixed`: the user's. `most`: limits below MOST."""
         self.best, self.best_outcome = None, Outcome()
         self._fixed, self._most = set(fixed), {**MOST, **(most or {})}
         self._next: dict | None = dict(start)
@@ -115,9 +109,7 @@ class Search:
         self._next = self._from_equal_setting() or self._measured_once()
 
     def _from_equal_setting(self):
-        """
-        A step from a setting as good as the best, but limited by another stage. Two even stages gain only together.
-        """
+        """A step from a setting as good, but limited by another stage: two even stages gain only together."""
         for setting, outcome in self.trials:
             if (
                 outcome.error

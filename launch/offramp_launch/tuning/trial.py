@@ -1,7 +1,4 @@
-"""
-A trial of `tune`: a short run with the user's flags in a temporary folder, measured once its number of consumers is
-stable.
-"""
+"""A trial of `tune`: a short run in a temporary folder, measured once its number of consumers is stable."""
 
 import contextlib
 import fcntl
@@ -46,10 +43,7 @@ class Trials:
     """
 
     def __init__(self, places, flags, config, beside):
-        """
-        `flags`: of the run, without those that trials set. `config`: their settings. `beside`: the parent of the new
-        folder.
-        """
+        """`flags`: of the run, without a trial's. `config`: their settings. `beside`: the new folder's parent."""
         self._places, self._flags, self._config = places, flags, config
         self._folder = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-tune-", dir=beside))
         self._runs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-tune-"))  # short enough for sockets
@@ -63,10 +57,7 @@ class Trials:
             remove(self._folder, self._runs)
 
     def measure(self, setting, consumers, bounds, deadline):
-        """
-        The Outcome of a run that starts with `consumers` and stays within `bounds`; None if `deadline`, by
-        time.monotonic(), came before anything was measured.
-        """
+        """The Outcome of a run that starts with `consumers`; None if nothing was measured before the `deadline`."""
         self._number += 1
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         output = whole / "output"
@@ -171,9 +162,7 @@ def limiting_stage(before, status, window):
 
 
 def end(process, run_dir, output, sweep_up):
-    """
-    Ends the run and discards its work. No program is left, unless the kernel holds one for longer than the waits here.
-    """
+    """Ends the run and discards its work. No program is left, unless the kernel holds one longer than this waits."""
     if process.poll() is None:
         try:
             ControlClient(run_dir, ANSWER_SECONDS).ask({"do": "stop", "now": True})

@@ -1,7 +1,4 @@
-"""
-The server process. Arguments: DESCRIPTOR of a listening socket, RUN_DIR. It exits when the launcher closes its standard
-input.
-"""
+"""The server process: DESCRIPTOR of a listening socket, RUN_DIR. Exits when its standard input is closed."""
 
 import os
 import sys

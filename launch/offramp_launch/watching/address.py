@@ -81,10 +81,7 @@ def spelled(host, port):
 
 
 def names_this_machine(host_header, bound_to):
-    """
-    Whether the Host header names this machine. A foreign name that resolves to a loopback address (DNS rebinding) does
-    not. `bound_to`: the address of the listening socket.
-    """
+    """Whether the Host header names this machine, unlike a foreign name that resolves to it (DNS rebinding)."""
     host = host_header.strip().lower()
     name, colon, port = host.rpartition(":")
     if not (colon and port.isdigit()):

@@ -226,10 +226,7 @@ def silent_after(report):
 
 
 def mute_workers(document):
-    """
-    [(name, seconds)] of --gpus producers that are at work but have stopped reporting, the longest silence first. A
-    takeover in progress does not count.
-    """
+    """[(name, seconds)] of working --gpus producers that stopped reporting, longest first; not during a takeover."""
     status, found = document.get("status") or {}, []
     for name, report in (document.get("workers") or {}).items():
         own = report.get("status") or {}
@@ -278,9 +275,7 @@ def message(document):
 
 
 def consumers_alive(document):
-    """
-    Consumer processes, joined or not. With --gpus only joined consumers are known; each producer keeps its share alive.
-    """
+    """Consumer processes, joined or not. With --gpus only joined ones are known; each producer keeps its share up."""
     return document.get("consumers_alive") or sum(
         worker.get("consumers") or 0
         for worker in (document.get("status") or {}).get("workers") or []

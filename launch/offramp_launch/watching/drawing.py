@@ -27,10 +27,7 @@ KEYS = "+ - one consumer more or less   f autoscale   r reload   q leave"
 
 
 def draw(document, seen, width, height, note=None):
-    """
-    At most `height` lines, none wider than `width`. `note`: (text, whether it is an alarm), such as the result of the
-    last key.
-    """
+    """At most `height` lines, none wider than `width`. `note`: (text, whether it alarms), such as a key's result."""
     view = view_of(document, seen)
     top = [*head_lines(document, view, width), *progress_lines(document, view, seen, width), Text()]
     room = height - len(top) - 1

@@ -53,10 +53,7 @@ class StatusExporter:
             self._begin_server()
 
     def end(self, describe):
-        """
-        The overseer's loop is over: writes and sends a last document, which the server keeps. `describe()`: the status
-        document.
-        """
+        """Writes and sends a last document, which the server keeps. `describe()`: the status document."""
         self._is_closing = True
         self._write_metrics(describe)
         if self._server:

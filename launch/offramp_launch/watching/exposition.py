@@ -22,10 +22,7 @@ class Family:
             self.samples.append(("", labels, value))
 
     def add_histogram(self, bounds, counts, total, labels):
-        """
-        `bounds`: ascending. `counts`: of each bucket alone, one more than `bounds`. `total`: the sum of the
-        observations.
-        """
+        """`bounds`: ascending. `counts`: of each bucket alone, one more. `total`: the sum of the observations."""
         bounds, counts, total = list(map(number, bounds)), list(map(number, counts)), number(total)
         if None in (*bounds, *counts, total) or len(counts) != len(bounds) + 1:
             return

@@ -1,7 +1,4 @@
-"""
-The history of a run while `top` or the server of --http watches it: shares, rates, and the recent work of each
-consumer.
-"""
+"""A run's history while `top` or the server of --http watches it: shares, rates, recent work of each consumer."""
 
 from __future__ import annotations
 

@@ -287,10 +287,7 @@ def policy_of(page):
 
 
 def serve(server, commands):
-    """
-    Serves until the launcher closes `commands`. Each line is a final document; open streams have a moment to send the
-    last one.
-    """
+    """Serves until `commands` is closed. Each line is a final document, which open streams have a moment to send."""
     threading.Thread(target=server.serve_forever, args=(3600,), name="accept", daemon=True).start()
     for line in commands:
         server.source.set_final(json.loads(line))

@@ -1,7 +1,4 @@
-"""
-The status document and its `view` for all clients of the server: requested at most four times a second, for any number
-of clients.
-"""
+"""The status document and its `view` for the server's clients: requested four times a second at most."""
 
 import json
 import threading
@@ -69,10 +66,7 @@ class Source:
         return self._client.ask({"do": "status"})
 
     def set_final(self, document):
-        """
-        Replaces the launcher's answers from now on. With a history of its own: another thread may hold the lock and
-        wait for the launcher.
-        """
+        """Replaces the launcher's answers. Has its own history, as another thread may hold the lock and wait."""
         self._final = {**document, "view": view_of(document, Rates(), time.monotonic())}
 
 

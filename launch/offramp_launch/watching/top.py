@@ -1,6 +1,4 @@
-"""
-The command `top`: shows a run on a terminal, redrawn twice a second, with keys that scale or reload its consumers.
-"""
+"""The command `top`: shows a run on a terminal, twice a second, with keys that scale or reload its consumers."""
 
 import codecs
 import contextlib

@@ -152,10 +152,7 @@ def slabs_of(document):
 
 
 def slabs_of_one(status, whose):
-    """
-    A letter for each slab in the order of their numbers, or of their states if only counts are reported. `holders`:
-    processes by slab.
-    """
+    """A letter per slab, by number, or by state if only counts are reported. `holders`: processes by slab."""
     names, reported = status.get("slab_state_letters") or LETTERS, status.get("slab_states")
     counts = status.get("slabs") or {}
     states = (
