@@ -31,20 +31,11 @@ class ExitCode(enum.IntEnum):
 
 # A consumer that ends with one of these would end the same way again: the run is stopped instead of restarting it.
 FATAL_FOR_A_CONSUMER = frozenset(
-    {
-        ExitCode.USAGE,
-        ExitCode.BAD_INPUT,
-        ExitCode.CANNOT_WRITE,
-        ExitCode.PROTOCOL,
-        ExitCode.NOT_PERMITTED,
-        ExitCode.CONFIG,
-    }
+    ExitCode[name] for name in "USAGE BAD_INPUT CANNOT_WRITE PROTOCOL NOT_PERMITTED CONFIG".split()
 )
-
 
 # Errors of a file system that is full or cannot be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-
 
 # Remedies for exhausted resources of a machine or user.
 REMEDIES = {
@@ -65,11 +56,11 @@ def way_to_write(problem, otherwise):
 class LaunchError(Exception):
     """An error with its message (including the value), its fix and its exit code."""
 
-    def __init__(self, what, fix="", code=ExitCode.SYSTEM):
+    CODE = ExitCode.SYSTEM
+
+    def __init__(self, what, fix="", code=None):
         super().__init__(what)
-        self.what = what
-        self.fix = fix
-        self.code = code
+        self.what, self.fix, self.code = what, fix, self.CODE if code is None else code
 
     def __str__(self):
         return f"{self.what}\n    {self.fix}" if self.fix else self.what
@@ -81,29 +72,25 @@ class LaunchError(Exception):
 class UsageError(LaunchError):
     """The command line, or a setting, cannot be accepted."""
 
-    def __init__(self, what, fix=""):
-        super().__init__(what, fix, ExitCode.USAGE)
+    CODE = ExitCode.USAGE
 
 
 class InputError(LaunchError):
     """A file or its content cannot be used."""
 
-    def __init__(self, what, fix=""):
-        super().__init__(what, fix, ExitCode.BAD_INPUT)
+    CODE = ExitCode.BAD_INPUT
 
 
 class NotFoundError(LaunchError):
     """A file or folder that is needed does not exist, or holds nothing."""
 
-    def __init__(self, what, fix=""):
-        super().__init__(what, fix, ExitCode.NO_INPUT)
+    CODE = ExitCode.NO_INPUT
 
 
 class WriteError(LaunchError):
     """A file or folder cannot be written or removed."""
 
-    def __init__(self, what, fix=""):
-        super().__init__(what, fix, ExitCode.CANNOT_WRITE)
+    CODE = ExitCode.CANNOT_WRITE
 
 
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):

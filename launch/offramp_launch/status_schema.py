@@ -31,11 +31,9 @@ def list_of(form):
     """A list whose elements all have that form."""
 
     def of_list(value):
-        kept = (
-            [NOTHING if each is None else of_form(each, form) for each in value]
-            if isinstance(value, list)
-            else [NOTHING]
-        )
+        if not isinstance(value, list):
+            return NOTHING
+        kept = [NOTHING if each is None else of_form(each, form) for each in value]
         return NOTHING if NOTHING in kept else kept
 
     return of_list
@@ -57,64 +55,20 @@ def of_form(value, form):
     return (value if kept else NOTHING) if isinstance(kept, bool) else kept
 
 
-CONSUMER = {
-    **dict.fromkeys(("pid", "session", "busy_seconds", "holding", "oldest_hold_seconds", "samples"), is_number),
-    "end": is_text,
-    "held": is_list,
-}
+NUMBERS = """
+pid producers exit total_samples done_samples done_before batches released_samples released_batches released_bytes
+submitted_samples dead_lettered_samples dropped_samples spilled_samples redelivered skipped samples_per_second
+gpu_utilization consumer_utilization began_ns now_ns last_release_ns input_wait_seconds slab_wait_seconds
+output_wait_seconds visibility_timeouts slab_failures shm_bytes pinned_bytes_per_second
+"""
+TEXTS = """
+state time version model name device device_uuid limiting_stage last_failure failure message shortage slab_states
+"""
+NUMBERS_OF_A_CONSUMER = "pid session busy_seconds holding oldest_hold_seconds samples"
+CONSUMER = {**dict.fromkeys(NUMBERS_OF_A_CONSUMER.split(), is_number), "end": is_text, "held": is_list}
 FORMS = {
-    **dict.fromkeys(
-        (
-            "pid",
-            "producers",
-            "exit",
-            "total_samples",
-            "done_samples",
-            "done_before",
-            "batches",
-            "released_samples",
-            "released_batches",
-            "released_bytes",
-            "submitted_samples",
-            "dead_lettered_samples",
-            "dropped_samples",
-            "spilled_samples",
-            "redelivered",
-            "skipped",
-            "samples_per_second",
-            "gpu_utilization",
-            "consumer_utilization",
-            "began_ns",
-            "now_ns",
-            "last_release_ns",
-            "input_wait_seconds",
-            "slab_wait_seconds",
-            "output_wait_seconds",
-            "visibility_timeouts",
-            "slab_failures",
-            "shm_bytes",
-            "pinned_bytes_per_second",
-        ),
-        is_number,
-    ),
-    **dict.fromkeys(
-        (
-            "state",
-            "time",
-            "version",
-            "model",
-            "name",
-            "device",
-            "device_uuid",
-            "limiting_stage",
-            "last_failure",
-            "failure",
-            "message",
-            "shortage",
-            "slab_states",
-        ),
-        is_text,
-    ),
+    **dict.fromkeys(NUMBERS.split(), is_number),
+    **dict.fromkeys(TEXTS.split(), is_text),
     **dict.fromkeys(("slabs", "releases", "refused"), table_of(is_number)),
     "slab_state_letters": table_of(is_text),
     "totals": table_of(table_of(is_number)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+from collections.abc import Callable
 
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlServer
@@ -48,49 +49,24 @@ class ProcessLoop:
 
     # -- what subclasses define -------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        raise NotImplementedError
-
-    def _is_running(self) -> bool:
-        raise NotImplementedError
-
-    def _alive(self) -> list[Child]:
-        raise NotImplementedError
-
-    def _look(self) -> None:
-        raise NotImplementedError
+    _begin: Callable[[], None]
+    _is_running: Callable[[], bool]
+    _alive: Callable[[], list[Child]]
+    _look: Callable[[], None]
+    _code: Callable[[], int]  # the exit code, once nothing runs any more
+    fail: Callable[[LaunchError], None]
+    _ask_to_drain: Callable[[], None]
+    _ask_to_abandon: Callable[[bool], None]  # whether it was asked to drain before
+    _facts: Callable[[], dict]  # fields of the run's description, beside those of every run
+    _scale: Callable[[str], dict]
+    _begin_reload: Callable[[], dict]
+    _begin_trace: Callable[[object], dict]
 
     def _between_looks(self) -> None:
         """Called after each look."""
 
-    def _code(self) -> int:
-        """The exit code, once nothing runs any more."""
-        raise NotImplementedError
-
     def _release(self) -> None:
         """Releases what run() held."""
-
-    def fail(self, problem: LaunchError) -> None:
-        raise NotImplementedError
-
-    def _ask_to_drain(self) -> None:
-        raise NotImplementedError
-
-    def _ask_to_abandon(self, asked_before: bool) -> None:
-        raise NotImplementedError
-
-    def _facts(self) -> dict:
-        """Fields of the run's description, beside those of every run."""
-        raise NotImplementedError
-
-    def _scale(self, text: str) -> dict:
-        raise NotImplementedError
-
-    def _begin_reload(self) -> dict:
-        raise NotImplementedError
-
-    def _begin_trace(self, seconds: object) -> dict:
-        raise NotImplementedError
 
     # -- the life of a run ------------------------------------------------------------------------------------------
 
