@@ -103,6 +103,13 @@ def refuse(rest, command, page="help"):
         raise UsageError(f"{command} does not accept '{rest[0]}'", f"See ./launch/offramp {page}")
 
 
+def parse(argv, command, values=(), switches=(), page="help"):
+    """{flag: value, or True for a switch}. Errors: LaunchError (USAGE) for any other word."""
+    flags, rest = take_values(argv, values)
+    refuse([word for word in rest if word not in switches], command, page)
+    return {**flags, **dict.fromkeys(rest, True)}
+
+
 def count(text, what):
     """A whole number, zero or more."""
     if not text.isascii() or not text.isdigit():

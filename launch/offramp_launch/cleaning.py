@@ -13,7 +13,7 @@ import shutil
 import stat
 import time
 
-from offramp_launch.arguments import refuse, take_switch, take_values
+from offramp_launch.arguments import parse
 from offramp_launch.exit_code import ExitCode, UsageError
 from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, ENDPOINT, LIVE, LOCK, accepts_connections, short_runs_folder
 from offramp_launch.shared_folder import AS_IT_IS
@@ -31,9 +31,8 @@ WORK = (
 
 
 def start(places, argv):
-    flags, rest = take_values(argv, ["--older-than"])
-    is_dry_run, rest = take_switch(rest, "--dry-run")
-    refuse(rest, "clean", "clean --help")
+    flags = parse(argv, "clean", ["--older-than"], ["--dry-run"], "clean --help")
+    is_dry_run = "--dry-run" in flags
     before = time.time() - days_of(flags.get("--older-than", str(DAYS))) * DAY_SECONDS
     removed, kept = 0, 0
     for entry in entries_of(places):

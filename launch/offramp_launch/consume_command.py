@@ -33,36 +33,30 @@ OF_THE_PROGRAM = "the program that submits the batches decides that"
 # Flags of `run` that consumers would ignore: (names, why, remedy).
 REFUSED = (
     (
-        (
-            *"--model --weights --random-weights --seed --precision --memory-format --transform --output-dtype".split(),
-            *"--confidence --cuda-graphs --deterministic".split(),
-        ),
+        "--model --weights --random-weights --seed --precision --memory-format --transform --output-dtype --confidence "
+        "--cuda-graphs --deterministic",
         OF_THE_PROGRAM,
         "Leave it out: consumers take the slabs' tensors as they are",
     ),
     (
-        (
-            *"--source --batches --limit --shard --batch --image-size --max-errors --tokenizer".split(),
-            *"--resize --decode --decode-workers --id-column --text-column --columns --by-length".split(),
-        ),
+        "--source --batches --limit --shard --batch --image-size --max-errors --tokenizer --resize --decode "
+        "--decode-workers --id-column --text-column --columns --by-length",
         OF_THE_PROGRAM,
         "Leave it out",
     ),
     (
-        (
-            *"--device --slabs --samples-per-slab --batches-per-slab --max-delay --strategy --when-full".split(),
-            *"--slab-bytes --spill-dir --visibility-timeout --max-failures --kill-stalled --run-id".split(),
-        ),
+        "--device --slabs --samples-per-slab --batches-per-slab --max-delay --strategy --when-full --slab-bytes "
+        "--spill-dir --visibility-timeout --max-failures --kill-stalled --run-id",
         OF_THE_PROGRAM,
         "Leave it out, and set it where the program opens its egress",
     ),
-    (("--producer-restarts",), "this command does not start the program", "Leave it out"),
+    ("--producer-restarts", "this command does not start the program", "Leave it out"),
     (
-        ("--consumer-user",),
+        "--consumer-user",
         "only the run's user can open its memory",
         "Leave it out, and start this command as that user",
     ),
-    (("--lifeline-fd",), "the launcher uses it internally", "Leave it out"),
+    ("--lifeline-fd", "the launcher uses it internally", "Leave it out"),
 )
 NEED_PICTURES = ("cut-out", "overlay")
 
@@ -151,7 +145,7 @@ def begin_results(work, name, run):
 def require_consumer_flags(argv, command, besides):
     for name in (argument.partition("=")[0] for argument in argv):
         for names, why, remedy in REFUSED:
-            if name in names and name not in besides:
+            if name in names.split() and name not in besides:
                 raise UsageError(f"{command} does not accept {name}: {why}", remedy)
 
 
@@ -176,7 +170,7 @@ def flags_among(text, section="Consumers:"):
     lines = text.splitlines()
     if section not in lines:
         return text.rstrip()
-    refused = {name for names, _, _ in REFUSED for name in names}
+    refused = {name for names, _, _ in REFUSED for name in names.split()}
     kept, keeps = [section], True
     for line in lines[lines.index(section) + 1 :]:
         if line and not line.startswith(" "):

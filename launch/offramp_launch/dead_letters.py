@@ -151,13 +151,9 @@ def show(_, run_dir, rest):
 def fate_of(sample):
     if sample.get("empty"):
         return " (was unreadable)"
-    return (
-        f" failed: {error_in(sample.get('why') or '')}"
-        if sample.get("result") == "failed"
-        else " done by a retry"
-        if sample.get("result") == "done"
-        else ""
-    )
+    if sample.get("result") == "failed":
+        return f" failed: {error_in(sample.get('why') or '')}"
+    return " done by a retry" if sample.get("result") == "done" else ""
 
 
 def retry(places, run_dir, rest):
@@ -168,11 +164,8 @@ def retry(places, run_dir, rest):
     """
     every, rest = take_switch(rest, "--all")
     debugged, rest = take_switch(rest, "--pdb")
-    names = (
-        [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")]
-        if every
-        else [one_name(rest[:1], "retry")]
-    )
+    kept = [name for name, incident in incidents_of(run_dir).items() if incident.get("payload")] if every else []
+    names = kept if every else [one_name(rest[:1], "retry")]
     given, rest = take_values(rest if every else rest[1:], ["--output"])
     rest = hide_query(hide_password(rest, os.environ), os.environ)
     output = str(folder_given(given.get("--output") or output_of(run_dir)))
@@ -280,10 +273,7 @@ def flags_for_tables(run_dir, output, given):
         return []
     for processor in tables:
         contents = processor.removesuffix("-postgres")
-        folder, mark = (
-            pathlib.Path(output, processor if len(processors) > 1 else ""),
-            f".offramp-made-{contents}-postgres",
-        )
+        folder, mark = pathlib.Path(output, processor * (len(processors) > 1)), f".offramp-made-{contents}-postgres"
         folder.mkdir(exist_ok=True)
         if not shared_folder.holds(folder, mark):
             shared_folder.write(folder, mark, mark_of_run(config, processor, mark))

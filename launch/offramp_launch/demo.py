@@ -67,14 +67,10 @@ def show(places, output, config):
         fit = masks_fit(rows)
         write_png(output, "contact-sheet.png", rows)
         write_html(output, "contact-sheet.html", rows, f"{len(rows)} rendered pictures cut out: {fit.describe()}")
-    except ImportError as problem:
-        return (
-            f"\n{len(rows)} cut-outs are in {output}/cut-out; a contact sheet needs NumPy and Pillow ({problem})\n{own}"
-        )
-    except (OSError, ValueError) as problem:
-        return (
-            f"\n{len(rows)} cut-outs are in {output}/cut-out; no contact sheet could be made of them ({problem})\n{own}"
-        )
+    except (ImportError, OSError, ValueError) as problem:
+        is_missing = isinstance(problem, ImportError)
+        why = "a contact sheet needs NumPy and Pillow" if is_missing else "no contact sheet could be made of them"
+        return f"\n{len(rows)} cut-outs are in {output}/cut-out; {why} ({problem})\n{own}"
     return (
         f"\n{len(rows)} rendered pictures cut out: {fit.describe()}, against their true masks\n"
         f"  cut-outs   {output}/cut-out, masks in {output}/mask-png, overlays in {output}/overlay\n"
@@ -89,14 +85,9 @@ def images(places):
 def rows_of(places, output):
     """One row per image; empty where an image has no mask or no cut-out."""
     rows = [
-        Row(
-            image,
-            places.demo_masks / f"{image.stem}.png",
-            output,
-            f"mask-png/{image.stem}.png",
-            f"cut-out/{image.stem}.png",
-        )
+        Row(image, places.demo_masks / name, output, f"mask-png/{name}", f"cut-out/{name}")
         for image in images(places)
+        for name in [f"{image.stem}.png"]
     ]
     return rows if all(shared_folder.holds(output, name) for row in rows for name in (row.mask, row.cut_out)) else []
 

@@ -5,16 +5,14 @@ import shlex
 import subprocess
 
 from offramp_launch import program_command
-from offramp_launch.arguments import folder_given, refuse, take_switch, take_values, words_of
+from offramp_launch.arguments import folder_given, parse, words_of
 from offramp_launch.exit_code import LaunchError, cannot_be_started, shell_code
 from offramp_launch.installed import numpy_remedy
 
 
 def start(places, argv):
-    flags, rest = take_values(argv, ("--output", "--consumers", "--processor"))
-    overwrite, rest = take_switch(rest, "--overwrite")
-    resume, rest = take_switch(rest, "--resume")
-    refuse(rest, "demo", "demo --help")
+    switches = ("--overwrite", "--resume")
+    flags = parse(argv, "demo", ("--output", "--consumers", "--processor"), switches, "demo --help")
     output = folder_given(flags.get("--output", "offramp-demo"))
     python, folder = places.venv_python, places.numpy_demo
     require_numpy(python)
@@ -27,7 +25,7 @@ def start(places, argv):
         "--consumer-python": python,
         "--consumers": flags.get("--consumers", "2"),
     }
-    passed = [*words_of(own), *["--overwrite"] * overwrite, *["--resume"] * resume]
+    passed = [*words_of(own), *(name for name in switches if name in flags)]
     code = program_command.start(places, passed, ["demo", *argv])
     return code if code or "--processor" in flags else show(places, output)
 

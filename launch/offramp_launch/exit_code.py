@@ -1,5 +1,6 @@
 """The exit codes of every program, as in common/base/error_kind.hpp and common/app/settings/exit_code.hpp."""
 
+import contextlib
 import enum
 import errno
 import signal
@@ -29,10 +30,12 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
+def codes(names):
+    return frozenset(ExitCode[name] for name in names.split())
+
+
 # A consumer that ends with one of these would end the same way again: the run is stopped instead of restarting it.
-FATAL_FOR_A_CONSUMER = frozenset(
-    ExitCode[name] for name in "USAGE BAD_INPUT CANNOT_WRITE PROTOCOL NOT_PERMITTED CONFIG".split()
-)
+FATAL_FOR_A_CONSUMER = codes("USAGE BAD_INPUT CANNOT_WRITE PROTOCOL NOT_PERMITTED CONFIG")
 
 # Errors of a file system that is full or cannot be written.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -91,6 +94,15 @@ class WriteError(LaunchError):
     """A file or folder cannot be written or removed."""
 
     CODE = ExitCode.CANNOT_WRITE
+
+
+@contextlib.contextmanager
+def write_errors(what, fix):
+    """Turns an OSError into a WriteError. `what`: such as "--output X cannot be written"."""
+    try:
+        yield
+    except OSError as problem:
+        raise WriteError(f"{what}: {problem.strerror}", fix) from problem
 
 
 def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds it"):

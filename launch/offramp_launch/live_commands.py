@@ -3,7 +3,7 @@
 import json
 import time
 
-from offramp_launch.arguments import count, refuse, take_switch, take_values
+from offramp_launch.arguments import count, parse, refuse, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
@@ -32,9 +32,7 @@ def scale(places, argv):
 
 def reload(places, argv):
     """Asks a live run to replace its consumers, and prints the progress. After Ctrl-C the run continues the reload."""
-    flags, rest = take_values(argv, ["--run-dir"])
-    refuse(rest, "reload")
-    connection = client(places, flags)
+    connection = client(places, parse(argv, "reload", ["--run-dir"]))
     reply = connection.ask({"do": "reload"})
     number, shown = reply["reload"]["number"], None
     while True:
@@ -63,12 +61,10 @@ def reload(places, argv):
 
 
 def status(places, argv):
-    flags, rest = take_values(argv, ["--run-dir"])
-    as_json, rest = take_switch(rest, "--json")
-    refuse(rest, "status")
+    flags = parse(argv, "status", ["--run-dir"], ["--json"])
     reply = client(places, flags).ask({"do": "status"})
     del reply["ok"]
-    if as_json:
+    if "--json" in flags:
         print(json.dumps(reply, indent=2))
         return int(ExitCode.OK)
     for line in lines_of_status(reply):
@@ -115,10 +111,8 @@ def followed(report):
 
 
 def stop(places, argv):
-    flags, rest = take_values(argv, ["--run-dir"])
-    now, rest = take_switch(rest, "--now")
-    refuse(rest, "stop")
-    connection = client(places, flags)
+    flags = parse(argv, "stop", ["--run-dir"], ["--now"])
+    connection, now = client(places, flags), "--now" in flags
     reply = connection.ask({"do": "stop", "now": now})
     print(f"run {reply['run_id']}: {'abandoning' if now else 'draining'}", flush=True)
     connection.wait_for_the_end()

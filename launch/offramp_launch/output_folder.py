@@ -20,7 +20,7 @@ import time
 import types
 
 from offramp_launch import interrupts, intervals, program_checkpoint, shared_folder
-from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError, write_errors
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
 
@@ -60,10 +60,8 @@ class OutputLock:
         self._folder, self._aside = os.path.abspath(folder), {}  # each folder that was set aside, and its name now
         self.run_id = run_id
         deadline = time.monotonic() + LEFT_OVER_SECONDS
-        try:
+        with output_errors(folder):
             self._inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as problem:
-            raise self._write_error(folder, problem) from problem
         try:
             while not (self._try_lock(folder, deadline) and self._is_in_place(folder)):
                 pass
@@ -77,22 +75,20 @@ class OutputLock:
             return True
         self._remove()
         os.close(self.fd)
-        try:
+        with output_errors(folder):
             self._hold(folder)
-        except OSError as problem:
-            raise self._write_error(folder, problem) from problem
         return False
 
     def _try_lock(self, folder, deadline):
         """False: try again."""
-        try:
-            self.fd = os.open(
-                LOCK, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS, 0o644, dir_fd=self._inside
-            )
-        except OSError as problem:
-            if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise self._foreign_files(folder) from problem
-            raise self._write_error(folder, problem) from problem
+        flags = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | shared_folder.AS_IT_IS
+        with output_errors(folder):
+            try:
+                self.fd = os.open(LOCK, flags, 0o644, dir_fd=self._inside)
+            except OSError as problem:
+                if problem.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                    raise self._foreign_files(folder) from problem
+                raise
         facts = os.fstat(self.fd)
         # placed there by another program: its target is not this run's
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
@@ -117,15 +113,16 @@ class OutputLock:
 
     def _share(self, folder):
         """Writes the lock's owner into it, and shares it with the run's programs. False: another run was faster."""
-        try:
-            os.ftruncate(self.fd, 0)
-            os.pwrite(self.fd, json.dumps({"run": self.run_id, "pid": os.getpid()}).encode(), 0)
-            with contextlib.suppress(PermissionError):  # the file is another user's
-                os.fchmod(self.fd, 0o644)  # whatever the umask: consumers of --consumer-user read it
-        except OSError as problem:
-            self._remove()
-            os.close(self.fd)
-            raise self._write_error(folder, problem) from problem
+        with output_errors(folder):
+            try:
+                os.ftruncate(self.fd, 0)
+                os.pwrite(self.fd, json.dumps({"run": self.run_id, "pid": os.getpid()}).encode(), 0)
+                with contextlib.suppress(PermissionError):  # the file is another user's
+                    os.fchmod(self.fd, 0o644)  # whatever the umask: consumers of --consumer-user read it
+            except OSError:
+                self._remove()
+                os.close(self.fd)
+                raise
         try:
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -162,13 +159,6 @@ class OutputLock:
         return WriteError(
             f"{pathlib.Path(folder) / LOCK} is not an Offramp lock: it is not an ordinary file, or has several links",
             "Remove it",
-        )
-
-    @staticmethod
-    def _write_error(folder, problem):
-        return WriteError(
-            f"--output {folder} cannot be written: {problem.strerror}",
-            "Give --output a folder that you may write to, with room",
         )
 
     folder = property(lambda self: self._folder)
@@ -260,6 +250,12 @@ class OutputLock:
         os.close(self._inside)
 
 
+def output_errors(folder):
+    return write_errors(
+        f"--output {folder} cannot be written", "Give --output a folder that you may write to, with room"
+    )
+
+
 def rename_unless_taken(source, target):
     """Errors: FileExistsError where the target exists, and other OSErrors."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)  # glibc 2.28
@@ -294,7 +290,10 @@ def rename_aside(folder, run_id, note):
             f"--overwrite cannot rename {folder} to {aside}: File exists",
             "Move that away, or give this run another --run-id",
         )
-    try:
+    with write_errors(
+        f"--overwrite cannot rename {folder} to {aside}",
+        "Give another folder: this one must not be a mount point, and its parent must be writable, with room",
+    ):
         facts = os.stat(folder)
         note(f"the results in {folder} are kept as {aside}")
         os.rename(folder, aside)
@@ -303,17 +302,10 @@ def rename_aside(folder, run_id, note):
         except OSError:
             os.rename(aside, folder)
             raise
-        for change in (
-            lambda: os.chown(folder, facts.st_uid, facts.st_gid),
-            lambda: os.chmod(folder, stat.S_IMODE(facts.st_mode)),
-        ):
-            with contextlib.suppress(OSError):  # another user's, in a folder that this user may write to
-                change()
-    except OSError as problem:
-        raise WriteError(
-            f"--overwrite cannot rename {folder} to {aside}: {problem.strerror}",
-            "Give another folder: this one must not be a mount point, and its parent must be writable, with room",
-        ) from problem
+        with contextlib.suppress(OSError):  # another user's, in a folder that this user may write to
+            os.chown(folder, facts.st_uid, facts.st_gid)
+        with contextlib.suppress(OSError):
+            os.chmod(folder, stat.S_IMODE(facts.st_mode))
     return aside
 
 

@@ -4,7 +4,7 @@ import pathlib
 
 from offramp_launch.setup import build, environment
 from offramp_launch.arguments import refuse, take_switch, take_values
-from offramp_launch.exit_code import ExitCode, WriteError
+from offramp_launch.exit_code import ExitCode, write_errors
 from offramp_launch.setup.setting_up import prepare_environment
 from offramp_launch.setup.steps import one_at_a_time, run_step
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -22,7 +22,8 @@ def start(places, argv):
         chosen += [kind] * is_given
     refuse(rest, "package", "package --help")
     into = pathlib.Path(given.get("--into") or places.build / "packages").absolute()
-    require_folder(into)
+    with write_errors(f"--into {into} cannot be made", "Give a folder that you may write to"):
+        into.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(places):
         definitions = prepare_environment(places, flags)
         environment.install_requirements(places, (REQUIREMENTS,))
@@ -35,12 +36,3 @@ def start(places, argv):
         print(f"{path} ({path.stat().st_size / 1e6:.1f} MB)")
     print(into / "SHA256SUMS")
     return int(ExitCode.OK)
-
-
-def require_folder(into):
-    try:
-        into.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise WriteError(
-            f"--into {into} cannot be made: {problem.strerror}", "Give a folder that you may write to"
-        ) from problem

@@ -220,11 +220,8 @@ class LiveDisplay:
             return Text(one_line(text), no_wrap=True, overflow="ellipsis")
 
         width = self._live.console.width
-        state, numbers, causes = (
-            one_line(str(status.get("state", "starting"))),
-            counted(status, self._unit) if status else "",
-            held_back(status),
-        )
+        state, causes = one_line(str(status.get("state", "starting"))), held_back(status)
+        numbers = counted(status, self._unit) if status else ""
         if width >= WIDE:
             numbers, causes = ", ".join(filter(None, (numbers, causes))), ""
         bar = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(state) - len(numbers) - 2))

@@ -16,7 +16,16 @@ from typing import Any, Callable
 
 from offramp_launch import interrupts, summary
 from offramp_launch.arguments import shown, to_type_again, without_values, words_of
-from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError, WriteError, shell_code, way_to_write
+from offramp_launch.exit_code import (
+    ExitCode,
+    LaunchError,
+    NO_ROOM,
+    UsageError,
+    WriteError,
+    shell_code,
+    way_to_write,
+    write_errors,
+)
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
@@ -66,18 +75,13 @@ def reason_in_summary(run_dir, about):
     try:
         yield
     except (LaunchError, KeyboardInterrupt) as problem:
-        code, failure = (
-            (problem.code, problem.in_one_line())
-            if isinstance(problem, LaunchError)
-            else (ExitCode.INTERRUPTED, "the run was stopped before it began")
-        )
+        code, failure = ExitCode.INTERRUPTED, "the run was stopped before it began"
+        if isinstance(problem, LaunchError):
+            code, failure = problem.code, problem.in_one_line()
         with contextlib.suppress(OSError):
             if not summary.is_complete(run_dir):  # else the interruption came after the run's end
-                report = summary.read_producer_summary(run_dir)
-                summary.write(
-                    run_dir,
-                    {**about, **report, "exit": int(code), "failure": failure, "ended": summary.wall_clock()},
-                )
+                end = {"exit": int(code), "failure": failure, "ended": summary.wall_clock()}
+                summary.write(run_dir, {**about, **summary.read_producer_summary(run_dir), **end})
         raise
 
 
@@ -292,10 +296,8 @@ def identity_of(account):
 
 def sweep(producer):
     """Removes the memory of dead runs, as each producer does when it starts. The program prints its own warnings."""
-    try:
+    with contextlib.suppress(OSError):
         subprocess.run([producer, "sweep", "--log-level", "warning"], stdin=subprocess.DEVNULL, check=False)
-    except OSError:
-        pass
 
 
 def resolve_output(config, run_dir, account):
@@ -322,11 +324,8 @@ def require_apart(output, config):
         folder = folder.resolve()
         if folder == source or source in folder.parents:
             where = "is the --input folder" if folder == source else f"is in the --input folder {source}"
-            what = (
-                f"--output {folder}"
-                if folder == output and config.get("output")
-                else f"the folder for results, {folder},"
-            )
+            is_given = folder == output and config.get("output")
+            what = f"--output {folder}" if is_given else f"the folder for results, {folder},"
             raise UsageError(
                 f"{what} {where}: results could replace what they are made from, and would be input of the next run",
                 "Give --output a folder beside it",
@@ -336,16 +335,12 @@ def require_apart(output, config):
 def check_output(folder, account):
     """Makes the folder and refuses one that cannot be written. Returns the folders that it created, innermost first."""
     made = [each for each in (folder, *folder.parents) if not os.path.lexists(each)]
-    try:
+    with write_errors(f"--output {folder} cannot be written", "Give --output a folder that you may write to"):
         folder.mkdir(parents=True, exist_ok=True)
         if not account:
             with tempfile.TemporaryFile(dir=folder):
                 pass
-        return made
-    except OSError as problem:
-        raise WriteError(
-            f"--output {folder} cannot be written: {problem.strerror}", "Give --output a folder that you may write to"
-        ) from problem
+    return made
 
 
 def continue_command(places, typed, config, run_dir, replaces, flags):

@@ -21,13 +21,9 @@ SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--turn")
 # Plural nouns for the items of each source, unless these are parts of its items.
 UNITS = {
-    "auto": "images",
-    "images": "images",
-    "jsonl": "images",
-    "webdataset": "images",
+    **dict.fromkeys(("auto", "images", "jsonl", "webdataset"), "images"),
+    **dict.fromkeys(("jsonl-text", "parquet-text"), "texts"),
     "text": "lines",
-    "jsonl-text": "texts",
-    "parquet-text": "texts",
 }
 
 
@@ -145,13 +141,9 @@ def unit_of(config):
     """Plural noun for the run's items."""
     if config.get("model") == "copy":
         return "samples"
-    return (
-        "tiles"
-        if config.get("tile")
-        else "chunks"
-        if config.get("chunk-tokens")
-        else UNITS.get(config.get("source"), "samples")
-    )
+    if config.get("tile"):
+        return "tiles"
+    return "chunks" if config.get("chunk-tokens") else UNITS.get(config.get("source"), "samples")
 
 
 def number_of_consumers(config, argv, first=None):

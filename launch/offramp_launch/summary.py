@@ -6,29 +6,16 @@ import json
 import os
 import re
 
-from offramp_launch.exit_code import ExitCode, signal_name
+from offramp_launch.exit_code import ExitCode, codes, signal_name
 from offramp_launch.output_folder import is_empty
 from offramp_launch.run_dir import LOGS, STATUS, SUMMARY
 
 SHOWN_SKIPPED = 20
 AUTO = " (mask-png, or npy where no output can become masks)"
 # Permanent until a setting is fixed: the same command would fail again, however much is done.
-REPEATS_FAILURE = (
-    ExitCode.USAGE,
-    ExitCode.NO_INPUT,
-    ExitCode.NOT_PERMITTED,
-    ExitCode.CONFIG,
-    ExitCode.DEVICE_UNSUPPORTED,
-)
+REPEATS_FAILURE = codes("USAGE NO_INPUT NOT_PERMITTED CONFIG DEVICE_UNSUPPORTED")
 # Permanent only if nothing was done.
-FAILS_AT_START = (
-    ExitCode.BAD_INPUT,
-    ExitCode.PROTOCOL,
-    ExitCode.RUN_IN_USE,
-    ExitCode.SYSTEM,
-    ExitCode.SHARED_MEMORY_FULL,
-    ExitCode.DEVICE_OUT_OF_MEMORY,
-)
+FAILS_AT_START = codes("BAD_INPUT PROTOCOL RUN_IN_USE SYSTEM SHARED_MEMORY_FULL DEVICE_OUT_OF_MEMORY")
 SCHEMA = 1  # version of summary.json; raised when a field changes its meaning or is removed
 
 
@@ -146,12 +133,8 @@ def close_status(run_dir, whole):
     """Adds the run's end to its last status, if that can be written. Without one it has not begun."""
     with contextlib.suppress(OSError):
         status = run_dir.read_json(STATUS) or {"run_id": whole.get("run_id"), "begun": False}
-        status.update(
-            state=last_state(status.get("state"), whole["exit"]),
-            exit=whole["exit"],
-            failure=whole["failure"],
-            time=whole["ended"],
-        )
+        status.update(state=last_state(status.get("state"), whole["exit"]), time=whole["ended"])
+        status.update(exit=whole["exit"], failure=whole["failure"])
         if _counts(whole.get("samples")).get("recovered"):
             status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
         _put(run_dir, STATUS, status)
@@ -161,13 +144,9 @@ def last_state(reported, exit_code):
     """`reported`: the producer's last state; it may have died in it, or the run failed for another reason."""
     if exit_code not in (ExitCode.OK, ExitCode.DEAD_LETTERS, ExitCode.INTERRUPTED):
         return "failed"
-    return (
-        reported
-        if reported in ("ended", "abandoned")
-        else "abandoned"
-        if exit_code == ExitCode.INTERRUPTED
-        else "ended"
-    )
+    if reported in ("ended", "abandoned"):
+        return reported
+    return "abandoned" if exit_code == ExitCode.INTERRUPTED else "ended"
 
 
 def _put(run_dir, name, value):
@@ -205,11 +184,9 @@ def describe(summary, unit, output, go_on):
     lines += _losses(summary, samples, unit)
     if summary.get("random_weights"):
         # The weights of a complete model file were fixed when it was made.
-        real = (
-            "./launch/offramp export --weights FILE makes a model with real ones"
-            if re.search(r"\.pt2?\b", str(summary.get("model")))
-            else "--weights FILE.safetensors gives it real ones"
-        )
+        real = "--weights FILE.safetensors gives it real ones"
+        if re.search(r"\.pt2?\b", str(summary.get("model"))):
+            real = "./launch/offramp export --weights FILE makes a model with real ones"
         warning = f"  !! RANDOM WEIGHTS: these outputs MEAN NOTHING; they only show that the pipeline works. {real}."
         lines += ["", warning, ""]
     has_output = output and (summary["exit"] == ExitCode.OK or os.path.isdir(output) and not is_empty(output))
@@ -326,13 +303,9 @@ def _skipped_lines(summary):
         for entry in shown
     ]
     if more := count - _listed_count(shown):
-        where = (
-            "summary.json lists all"
-            if count == listed
-            else f"summary.json lists the first {listed}"
-            if len(skipped) > len(shown)
-            else "a producer that died found them; a run with --resume tries them again, and lists them"
-        )
+        where = "a producer that died found them; a run with --resume tries them again, and lists them"
+        if count == listed or len(skipped) > len(shown):
+            where = "summary.json lists " + ("all" if count == listed else f"the first {listed}")
         lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
     return lines
 

@@ -40,10 +40,7 @@ from offramp_launch.supervision.watch import STATUS_SECONDS
 
 FAILURES_OF_A_WORKER = 2  # in a row, with its GPU as the possible cause: then the GPU is given up
 # two workers on one device may lack memory for two pools or models
-SCARCE = (
-    ExitCode.SHARED_MEMORY_FULL,
-    ExitCode.DEVICE_OUT_OF_MEMORY,
-)
+SCARCE = (ExitCode.SHARED_MEMORY_FULL, ExitCode.DEVICE_OUT_OF_MEMORY)
 OF_A_GPU = (ExitCode.DEVICE_OUT_OF_MEMORY, ExitCode.DEVICE_BROKEN, ExitCode.DEVICE_UNSUPPORTED)
 TRIES_OF_A_SHARD = 4  # by any workers: then the cause is the shard or the machine, not a GPU
 ABANDON_SECONDS, KILL_SECONDS = 15, 30  # after one worker failed for good and the others were asked to drain
@@ -140,14 +137,8 @@ class GpusSupervisor(ProcessLoop):
 
     def _other(self, worker):
         """The worker that shares this one's device and turn; None if there is none, or it is out."""
-        return next(
-            (
-                each
-                for each in self._workers
-                if each is not worker and each.turn and each.turn == worker.turn and not each.is_out
-            ),
-            None,
-        )
+        others = (each for each in self._workers if each is not worker and not each.is_out)
+        return next((each for each in others if each.turn and each.turn == worker.turn), None)
 
     def _new_run_dir(self, index):
         """A directory that no earlier attempt used."""
@@ -451,41 +442,25 @@ class GpusSupervisor(ProcessLoop):
         return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
     def _facts(self):
+        """With each worker's report by name, and the sums over all."""
+        seconds, summed = self._plan.status_seconds, ("restarts", "takeovers", "consumer_busy_seconds")
+        workers = {worker.name: {**worker.report(), "status_seconds": seconds} for worker in self._workers}
         return {
             "consumers_wanted": self._consumers_wanted(),
             "consumers_alive": consumers_of(self._status, self._workers),
             "reload": None,
             "following": self._following(),
-            **self._reported_by_workers(),
-        }
-
-    def _reported_by_workers(self):
-        """Each worker's report by name, and the sums over all."""
-        workers = {
-            worker.name: {**worker.report(), "status_seconds": self._plan.status_seconds} for worker in self._workers
-        }
-        return {
             "workers": workers,
             "deaths": self._all_deaths(),
             "done_before": self.done_before,
-            **{
-                name: sum(each[name] for each in workers.values())
-                for name in ("restarts", "takeovers", "consumer_busy_seconds")
-            },
+            **{name: sum(each[name] for each in workers.values()) for name in summed},
         }
 
     def _all_deaths(self):
-        return sorted(
-            [
-                *self._logbook.record()["deaths"],
-                *(
-                    {**death, "who": f"{worker.name}: {death['who']}"}
-                    for worker in self._workers
-                    for death in worker.deaths()
-                ),
-            ],
-            key=lambda death: death["time"],
-        )[-KEPT_DEATHS:]
+        deaths = list(self._logbook.record()["deaths"])
+        for worker in self._workers:
+            deaths += [{**death, "who": f"{worker.name}: {death['who']}"} for death in worker.deaths()]
+        return sorted(deaths, key=lambda death: death["time"])[-KEPT_DEATHS:]
 
 
 def reported_by_run(code):

@@ -81,9 +81,7 @@ class Worker:
     lost: str = ""  # why its GPU was given up
     left_out: str = ""  # why this second worker of a device was dropped
     silent: str = ""  # why it does not answer, and for how long
-    turn: pathlib.Path | None = (
-        None  # the lock file that two workers of a device compute under; None: it has the device to itself
-    )
+    turn: pathlib.Path | None = None  # the lock file of two workers that share a device
     number: int = 0  # 1 or 2 of the workers that share the device
     _log: LogFollower | None = None
     _stopped_process: StoppedProcess | None = None
@@ -112,10 +110,8 @@ class Worker:
 
     def ended(self):
         """Returns the worker's reaped process."""
-        self._earlier, self._earlier_launchers = (
-            grown(self._earlier, self.status),
-            added(self._earlier_launchers, self._counts()),
-        )
+        self._earlier = grown(self._earlier, self.status)
+        self._earlier_launchers = added(self._earlier_launchers, self._counts())
         self._earlier_deaths = self.deaths()[-KEPT_DEATHS:]
         child, self.child, self.status, self.launcher, self.silent = self.child, None, {}, {}, ""
         return child

@@ -19,8 +19,7 @@ from offramp_launch.arguments import (
     folder_given,
     hide_query,
     names_in,
-    refuse,
-    take_switch,
+    parse,
     take_values,
     without_values,
 )
@@ -357,23 +356,15 @@ def require_same_input(job, facts):
 
 
 def status(places, argv):
-    given, rest = take_values(argv, ("--job",))
-    only_missing, rest = take_switch(rest, "--missing")
-    as_json, rest = take_switch(rest, "--json")
-    refuse(rest, "job", "job --help")
+    given = parse(argv, "job", ("--job",), ("--missing", "--json"), "job --help")
     job = Job.found(job_of(given))
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
-    whole = {
-        **job_merge.sums(job, records),
-        "job": job.id,
-        "shards": job.shards,
-        "shards_done": len(records),
-        "missing": missing,
-    }
-    if as_json:
+    about = {"job": job.id, "shards": job.shards, "shards_done": len(records), "missing": missing}
+    whole = {**job_merge.sums(job, records), **about}
+    if "--json" in given:
         print(json.dumps(whole, indent=2))
-    elif only_missing:
+    elif "--missing" in given:
         print(job_merge.as_ranges(missing))
     else:
         print("\n".join(status_lines(job, whole)))
@@ -385,13 +376,10 @@ def status_lines(job, whole):
     yield from job_merge.losses(whole)
     for index in whole["missing"][:SHOWN_MISSING]:
         attempts = job.attempts(index)
-        last = attempts[-1] if attempts else None
-        ended = (
-            ""
-            if not last
-            else f", the last on {last.get('host')}: "
-            + (f"exit code {last['exit']}" if "exit" in last else "under way, or killed")
-        )
+        ended = ""
+        if attempts:
+            how = f"exit code {attempts[-1]['exit']}" if "exit" in attempts[-1] else "under way, or killed"
+            ended = f", the last on {attempts[-1].get('host')}: {how}"
         yield f"  shard {index}: {len(attempts)} attempts{ended}"
     if len(whole["missing"]) > SHOWN_MISSING:
         yield f"  and {len(whole['missing']) - SHOWN_MISSING} more: ./launch/offramp job status --missing lists them"
@@ -404,9 +392,7 @@ SHOWN_MISSING = 20
 
 
 def merge(places, argv):
-    given, rest = take_values(argv, ("--job",))
-    partial, rest = take_switch(rest, "--partial")
-    refuse(rest, "job", "job --help")
+    given = parse(argv, "job", ("--job",), ("--partial",), "job --help")
     job = Job.found(job_of(given))
     job.require_for_hosts()
     job.require_made_by(build_of(places))
@@ -414,7 +400,7 @@ def merge(places, argv):
     return job_merge.merge(
         places,
         job,
-        partial,
+        "--partial" in given,
         functools.partial(answer_of, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
     )
 
@@ -437,8 +423,7 @@ def write(text):
 def for_an_engine(argv, names):
     """(the job, the named flags, each shard's flags). The latter follow `--`."""
     at = argv.index("--") if "--" in argv else len(argv)
-    given, rest = take_values(argv[:at], ("--job", *names))
-    refuse(rest, "job", "job --help")
+    given = parse(argv[:at], "job", ("--job", *names), page="job --help")
     flags = argv[at + 1 :]
     refuse_of_a_shard(flags)
     return Job.found(job_of(given)), given, flags

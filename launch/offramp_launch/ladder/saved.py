@@ -7,7 +7,7 @@ import json
 import shutil
 
 from offramp_launch import shared_folder
-from offramp_launch.exit_code import NotFoundError, WriteError
+from offramp_launch.exit_code import NotFoundError, write_errors
 from offramp_launch.ladder.figures import compare, figures_of
 from offramp_launch.ladder.rungs import COPY_CEILING_FROM, LIMIT, RUNGS
 from offramp_launch.tracing.traces import read_trace
@@ -39,16 +39,12 @@ class Saved:
 
     def clear(self, key):
         """Removes an earlier ladder's files, which would be read as this one's."""
-        try:
+        with write_errors(f"cannot write --output {self.folder}", "Give a folder that you may write to"):
             (self.folder / HEADER).unlink(missing_ok=True)
             for folder in (self.trace_dir(key), self.check_dir(key)):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
             (self.rung(key) / "summary.json").unlink(missing_ok=True)
-        except OSError as problem:
-            raise WriteError(
-                f"cannot write --output {self.folder}: {problem.strerror}", "Give a folder that you may write to"
-            ) from problem
 
     def write_header(self, header):
         (self.folder / HEADER).write_text(json.dumps({"version": VERSION, **header}, indent=1) + "\n", encoding="utf-8")

@@ -81,10 +81,8 @@ class Moment:
 
     @classmethod
     def of(cls, status):
-        slabs, there = (
-            status.get("slabs") or {},
-            [each for each in status.get("consumers") or [] if not each.get("end")],
-        )
+        slabs = status.get("slabs") or {}
+        there = [each for each in status.get("consumers") or [] if not each.get("end")]
         return cls(
             status["now_ns"] / 1e9,
             status.get("released_samples") or 0,
@@ -168,13 +166,9 @@ class Autoscaler:
         self.bounds = bounds
         self._moments: collections.deque = collections.deque()
         self._pid = None
-        self._settling: tuple[int, float] | None = (
-            None  # (number wanted, since when): moments count once so many are there
-        )
+        self._settling: tuple[int, float] | None = None  # (number wanted, since when): then moments count again
         self._trial: tuple[int, Window, int] | None = None  # (the number before, the window before, the number then)
-        self._ceiling: tuple[int, tuple[float, float]] | None = (
-            None  # (number, load) above which more consumers did not help
-        )
+        self._ceiling: tuple[int, tuple[float, float]] | None = None  # (number, load) above which more did not help
         self._room = bounds.most  # more could not be started, or died for lack of memory
         self._floor: tuple[int, float] | None = None  # (number, busy consumers) below which fewer were too few
         self._lowered: tuple[float, float] | None = None  # (seconds a sample, busy consumers) when some were removed

@@ -40,13 +40,8 @@ class ConsumerSlots:
 
     def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
         self._run, self._start, self._log_of = run, start, log_of
-        self._selector, self._timers, self._display, self._stories, self._logbook = (
-            selector,
-            timers,
-            display,
-            stories,
-            logbook,
-        )
+        self._selector, self._timers, self._display = selector, timers, display
+        self._stories, self._logbook = stories, logbook
         self._slots = []
         self._next_number = 1
         self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)

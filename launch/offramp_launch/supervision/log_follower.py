@@ -40,11 +40,7 @@ class LogFollower:
     def new_warnings(self):
         """(level, message) of each new warning or error; of a Python traceback only its exception's first line."""
         # `before`: the text in front of a traceback; `is_open`: its exception is still to come
-        found, before, is_open = (
-            [],
-            None,
-            False,
-        )
+        found, before, is_open = [], None, False
         for line in self.new_lines():
             if begun := record(line):
                 before = None

@@ -12,14 +12,7 @@ from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.watching.counters import grown
 
 GONE = ("X", "Z")  # states of a process that has ended
-COUNTS = (
-    "released_samples",
-    "released_batches",
-    "submitted_samples",
-    "dead_lettered_samples",
-    "dropped_samples",
-    "redelivered",
-)
+COUNTS = "released_samples released_batches submitted_samples dead_lettered_samples dropped_samples redelivered".split()
 
 
 class ProgramSupervisor(Supervisor):
@@ -75,12 +68,8 @@ class ProgramSupervisor(Supervisor):
 
     died = property(
         lambda self: (
-            self._producer.status is not None
-            and (
-                self._producer.status < 0
-                or self._producer.status == ExitCode.DEVICE_BROKEN
-                or self._died_behind_another
-            )
+            (status := self._producer.status) is not None
+            and (status < 0 or status == ExitCode.DEVICE_BROKEN or self._died_behind_another)
         ),
         doc="Whether the last program died, whatever became of its run.",
     )
@@ -128,11 +117,8 @@ class ProgramSupervisor(Supervisor):
     def _count_as_earlier(self, status):
         """`status`: empty for a program that died before it wrote one; its predecessor has been counted."""
         if status:
-            self._counted_before, self._counted, self._last_counted = (
-                self._counted,
-                grown(self._counted, status),
-                status.get("pid"),
-            )
+            self._counted_before, self._counted = self._counted, grown(self._counted, status)
+            self._last_counted = status.get("pid")
 
     def _signal_producer(self):
         """Signals the run's process itself: a shell in between would end and leave it behind."""

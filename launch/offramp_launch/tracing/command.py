@@ -6,7 +6,7 @@ import shutil
 import time
 
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError, write_errors
 from offramp_launch.processes import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
@@ -29,7 +29,8 @@ def start(places, argv):
         )
     into = pathlib.Path(flags["--into"]).absolute() if "--into" in flags else None
     if into:
-        make(into)
+        with write_errors(f"cannot create '{into}'", "Give --into a folder that you may write to"):
+            into.mkdir(parents=True, exist_ok=True)
     reply = ControlClient(find_live_run(places, rest[0] if rest else flags.get("--run-dir"))).ask(
         {"do": "trace", "seconds": number(flags.get("--seconds", SECONDS))}
     )
@@ -61,15 +62,6 @@ def number(text):
         return float(text)
     except ValueError:
         raise UsageError(f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5") from None
-
-
-def make(folder):
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise WriteError(
-            f"cannot create '{folder}': {problem.strerror}", "Give --into a folder that you may write to"
-        ) from problem
 
 
 def wait_for_answers(folder, request):

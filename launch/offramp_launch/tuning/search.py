@@ -68,10 +68,8 @@ class Search:
             setting = {**setting, "slabs": outcome.slabs}
         self.trials.append((setting, outcome))
         self._tried.setdefault(key_of(setting), []).append(outcome)
-        repeated, gain = (
-            None,
-            self.rate_of(setting) / self.best_outcome.rate - 1 if self.best_outcome.rate else CLEAR + 1,
-        )
+        repeated, best = None, self.best_outcome.rate
+        gain = self.rate_of(setting) / best - 1 if best else CLEAR + 1
         if not outcome.error and GAIN < gain <= CLEAR and len(self._tried[key_of(setting)]) == 1:
             self._next = setting
             return

@@ -19,11 +19,7 @@ LIMITS = {
     "program": "The program is the limit: a slab is free whenever it has a batch",
 }
 # first words of a producer's message that explains why no slab is free
-SHORTAGES = (
-    "no consumers",
-    "every consumer is leaving",
-    "all slabs are in use",
-)
+SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +72,8 @@ def ran_seconds(status):
 def amount(document):
     """Samples done and the time they took; after --resume also this run's share."""
     status = document.get("status") or {}
-    done, total, before = (
-        status.get("done_samples") or 0,
-        status.get("total_samples"),
-        status.get("done_before") or document.get("done_before") or 0,
-    )
-    seconds = ran_seconds(status)
+    done, total, seconds = status.get("done_samples") or 0, status.get("total_samples"), ran_seconds(status)
+    before = status.get("done_before") or document.get("done_before") or 0
     lasted = f" in {in_words(seconds)}" if seconds else ""
     words = f"{number(done)} of {counted(total, 'sample')}" if total else counted(done, "sample")
     return f"{words}, {number(done - before)} of them{lasted or ' by this run'}" if before else f"{words}{lasted}"
@@ -175,40 +167,28 @@ def sentence_of_the_limit(document):
     kind, text, why = limit, capital(status["state"]), note or busy_shares(status)
     if total and settled(status) >= total:
         kind, text, why = "draining", "Finishing: every sample is done", note
-    elif (
-        status["state"] == "draining"
-        or document.get("ending")
-        or (slabs.get("free") and everything_is_published(status))
-    ):
+    elif is_ending(document) or (slabs.get("free") and everything_is_published(status)):
         out = sum(slabs.get(name) or 0 for name in ("leased", "ready", "filling"))
-        kind, text, why = (
-            "draining",
-            f"Finishing: {counted(out, 'slab')} {are(out)} not done yet"
-            if out
-            else "Finishing: moving the results into place",
-            note,
-        )
+        left = f"{counted(out, 'slab')} {are(out)} not done yet" if out else "moving the results into place"
+        kind, text, why = "draining", f"Finishing: {left}", note
     elif limit == "consumers" and status.get("shortage") == "dead-letters":
-        kind, text = (
-            "disk",
-            f"{who} {waits} for the disk: {counted(slabs.get('dead_letters'), 'dead-lettered slab')} {are(slabs.get('dead_letters'))} being written",
-        )
+        count = slabs.get("dead_letters")
+        written = f"{counted(count, 'dead-lettered slab')} {are(count)} being written"
+        kind, text = "disk", f"{who} {waits} for the disk: {written}"
     elif limit == "consumers":
         free, every = slabs.get("free") or 0, sum(filter(None, slabs.values()))
         is_past = 2 * free >= every > 0  # limiting_stage covers the last ten seconds
-        text = (
-            f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free"
-            if is_past
-            else f"{who} {waits} for consumers: {describe_slabs(status)}"
-        )
+        text = f"{who} {waits} for consumers: {describe_slabs(status)}"
+        if is_past:
+            text = (
+                f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free"
+            )
     elif limit in ("input", "copy to host"):
         text = f"{who} {waits} for {'input' if limit == 'input' else 'the copy to the host'}"
     elif limit == "compute":
         share = status.get("gpu_utilization")
-        text, why = (
-            "Compute is the limit" + (f": {percent(share)} busy" if share is not None else ""),
-            note or busy_shares({"consumer_utilization": status.get("consumer_utilization")}),
-        )
+        text = "Compute is the limit" + (f": {percent(share)} busy" if share is not None else "")
+        why = note or busy_shares({"consumer_utilization": status.get("consumer_utilization")})
     else:
         kind, why = limit if limit in LIMITS else "running", note
         text = LIMITS.get(limit, text)
@@ -256,10 +236,8 @@ def capital(text):
 def describe_waiting(status):
     if "submitted_samples" in status:
         return "The program", "waits"
-    if status.get("workers") is not None:
-        return "The GPUs" if all(
-            worker["name"].startswith("GPU") for worker in status["workers"]
-        ) else "The models", "wait"
+    if (workers := status.get("workers")) is not None:
+        return "The GPUs" if all(each["name"].startswith("GPU") for each in workers) else "The models", "wait"
     return "The model" if status.get("device") in (None, "", "cpu") else "The GPU", "waits"
 
 
@@ -286,14 +264,9 @@ def consumers_alive(document):
 def how_many_consumers(document):
     """Includes the autoscaling state and the restarts."""
     following, restarts = document.get("following"), document.get("restarts")
-    scaling = (
-        ""
-        if not following
-        else f", autoscaled within {following.get('bounds')}"
-        if following.get("follows")
-        else ", autoscaling off"
-    )
-    again = f", {restarts} restarted" if restarts else ""
+    scaling, again = "", f", {restarts} restarted" if restarts else ""
+    if following:
+        scaling = f", autoscaled within {following.get('bounds')}" if following.get("follows") else ", autoscaling off"
     return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{scaling}{again}"
 
 
@@ -324,11 +297,9 @@ def describe_slabs(status):
 
 def held_by(consumer):
     held = consumer.get("held") or []
-    return (
-        f"slab{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
-        if held
-        else counted(consumer.get("holding") or 0, "slab")
-    )
+    if not held:
+        return counted(consumer.get("holding") or 0, "slab")
+    return f"slab{'s' if len(held) > 1 else ''} {', '.join(map(str, held))}"
 
 
 def busy_shares(status):
@@ -423,11 +394,11 @@ def at_clock(line):
 def time_left(document):
     """Seconds at the current rate; None if unknown, or if the run is only finishing."""
     status = document.get("status") or {}
-    return (
-        None
-        if status.get("state") == "draining" or document.get("ending") or document.get("finishing")
-        else seconds_left(status)
-    )
+    return None if is_ending(document) or document.get("finishing") else seconds_left(status)
+
+
+def is_ending(document):
+    return (document.get("status") or {}).get("state") == "draining" or document.get("ending")
 
 
 def until(left, now):

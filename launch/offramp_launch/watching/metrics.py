@@ -139,9 +139,6 @@ def add_producer(families, report, labels):
 
 def last_completion(status):
     """When a slab was last completed, in seconds since 1970; None before the first."""
-    written, now, last = (
-        seconds_of(status.get("time")),
-        number(status.get("now_ns")),
-        number(status.get("last_release_ns")),
-    )
+    written, now = seconds_of(status.get("time")), number(status.get("now_ns"))
+    last = number(status.get("last_release_ns"))
     return round(written - (now - last) / 1e9, 3) if written and now and last else None

@@ -10,6 +10,7 @@ from offramp_launch.watching.diagnosis import (
     held_by,
     how_many_consumers,
     in_words,
+    is_ending,
     is_over,
     mute_workers,
     number,
@@ -58,9 +59,7 @@ def complete_view(document, rates):
         "is_over": over,
         "settled": settled(status),
         "left_seconds": time_left(document),
-        "is_ending": bool(
-            over or status.get("state") == "draining" or document.get("ending") or document.get("finishing")
-        ),
+        "is_ending": bool(over or is_ending(document) or document.get("finishing")),
         "since": f"{'ran' if over else 'running for'} {in_words(seconds)}" if seconds else "",
         "rate": "–" if over else per_second(status.get("samples_per_second")),
         "slabs": slabs,
@@ -80,10 +79,8 @@ def consumer_rows(document, rates):
     rows = []
     for each in (document.get("status") or {}).get("consumers") or []:
         pid, held = each.get("pid"), each.get("held") or []
-        share, rate = (
-            rates.growth(lambda moment: moment.busy.get(pid)),
-            rates.growth(lambda moment: moment.done.get(pid)),
-        )
+        share = rates.growth(lambda moment: moment.busy.get(pid))
+        rate = rates.growth(lambda moment: moment.done.get(pid))
         listed = f"{len(held)} slabs" if len(held) > LISTED_SLABS else ", ".join(map(str, held))
         rows.append(
             {
@@ -105,14 +102,11 @@ def producer_rows(document):
     """A row for each producer of --gpus."""
     status, mute, rows = document.get("status") or {}, dict(mute_workers(document)), []
     for worker in status.get("workers") or []:
-        name, run_dir, age, silent = (
-            worker["name"],
-            worker.get("run_dir"),
-            age_of(worker, status),
-            mute.get(worker["name"]),
-        )
-        report = (document.get("workers") or {}).get(name)
-        at_work = f"shard {worker.get('shard')}" if worker.get("state") == "at work" else str(worker.get("state"))
+        name, run_dir, age = worker["name"], worker.get("run_dir"), age_of(worker, status)
+        report, silent = (document.get("workers") or {}).get(name), mute.get(name)
+        state = f"shard {worker.get('shard')}" if worker.get("state") == "at work" else str(worker.get("state"))
+        if silent is not None:
+            state = f"shard {worker.get('shard')}, silent for {in_words(silent)}"
         facts = [
             *([("now", sentence(report).text)] if report and run_dir else []),
             ("done of its shard", counted(worker.get("done_samples"), "sample")),
@@ -126,9 +120,7 @@ def producer_rows(document):
         rows.append(
             {
                 "name": name,
-                "state": f"shard {worker.get('shard')}, silent for {in_words(silent)}"
-                if silent is not None
-                else at_work,
+                "state": state,
                 "is_at_work": worker.get("state") == "at work",
                 "is_alarm": worker.get("state") == "lost" or silent is not None,
                 "per_second": worker.get("samples_per_second") or 0,
@@ -176,18 +168,11 @@ def slabs_of_one(status, whose):
 
 def slabs_in_words(document, slabs):
     count = sum(len(each["states"]) for each in slabs)
-    memory = int(
-        sum(
-            (each.get("status") or {}).get("shm_bytes") or 0
-            for each in (document, *(document.get("workers") or {}).values())
-        )
-    )
+    runs = (document, *(document.get("workers") or {}).values())
+    memory = int(sum((each.get("status") or {}).get("shm_bytes") or 0 for each in runs))
     by_number = "" if any(each["is_known"] for each in slabs) else ", by number"
-    return (
-        f"{number(count)}{f', {in_bytes(memory)} of shared memory' if memory else ''}{by_number}"
-        if count
-        else "none yet"
-    )
+    memory_in_words = f", {in_bytes(memory)} of shared memory" if memory else ""
+    return f"{number(count)}{memory_in_words}{by_number}" if count else "none yet"
 
 
 def in_bytes(count):
