@@ -13,10 +13,10 @@ import shutil
 import stat
 import time
 
+from offramp_launch import shared_folder
 from offramp_launch.arguments import parse
 from offramp_launch.exit_code import ExitCode, UsageError
 from offramp_launch.run_dir import CONTROL_SOCKET, DROPPED, ENDPOINT, LIVE, LOCK, accepts_connections, short_runs_folder
-from offramp_launch.shared_folder import AS_IT_IS
 from offramp_launch.supervision.recovery import RunHold
 
 DAYS = 7
@@ -72,7 +72,7 @@ def keep_reason(entry, before):
     facts = os.lstat(entry)
     if stat.S_ISLNK(facts.st_mode):
         return "a link to an existing directory" if entry.exists() else None
-    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or not is_file(entry / LOCK):
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or not shared_folder.holds(entry, LOCK):
         return "not a run's directory"
     if lives(entry):
         return "its run is live"
@@ -82,13 +82,6 @@ def keep_reason(entry, before):
     if last_change(entry) > before:
         return "it is not old enough (--older-than)"
     return None
-
-
-def is_file(path):
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except OSError:
-        return False
 
 
 def lives(run_dir):
@@ -107,7 +100,7 @@ def holds_anything(name, within=None):
         facts = os.stat(name, dir_fd=within, follow_symlinks=False)
         if not stat.S_ISDIR(facts.st_mode):
             return not stat.S_ISREG(facts.st_mode) or facts.st_size > 0
-        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | AS_IT_IS, dir_fd=within)
+        inside = os.open(name, os.O_RDONLY | os.O_DIRECTORY | shared_folder.AS_IT_IS, dir_fd=within)
         try:
             return any(holds_anything(inner, inside) for inner in os.listdir(inside))
         finally:

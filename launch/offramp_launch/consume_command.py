@@ -206,27 +206,23 @@ def attend(work, places, endpoint, program):
 
 def conclude(plan, about, attendance, code, finishing, seconds):
     """Merges the outputs and writes the summary, once all consumers have ended. Returns (exit code, summary)."""
-    status, samples = attendance.status, {"samples": counts(attendance.status)}
-    code, failure = end_of_work(
-        plan,
-        finishing,
-        code,
-        samples,
-        lambda _: ["finish-own-run", outcome_of(attendance)],
-        lambda code, why: failure_of(code, attendance, why, samples["samples"]["dead_letters"]),
+    is_over, status = attendance.run_is_over, attendance.status
+    code, whole = end_own_run(
+        *(plan, about, attendance, code, finishing, seconds, status),
+        words=lambda _: ["finish-own-run", outcome_of(attendance)],
+        explain=lambda code, why, samples: failure_of(code, attendance, why, samples["samples"]["dead_letters"]),
+        run_is_over=is_over,
     )
-    whole = summary.of_own_run(
-        about,
-        attendance,
-        code,
-        failure,
-        seconds,
-        samples,
-        status.get("released_batches") or 0,
-        run_is_over=attendance.run_is_over,
-    )
-    summary.write_joined(plan.run_dir, whole, run_is_over=attendance.run_is_over, nonce=attendance.nonce)
+    summary.write_joined(plan.run_dir, whole, run_is_over=is_over, nonce=attendance.nonce)
     return code, whole
+
+
+def end_own_run(plan, about, watch, code, finishing, seconds, totals, words, explain, **more):
+    """Merges the outputs. `words`, `explain`: of end_of_work(). Returns (the exit code, the summary with `more`)."""
+    samples = {"samples": counts(totals)}
+    code, failure = end_of_work(plan, finishing, code, samples, words, lambda code, why: explain(code, why, samples))
+    batches = totals.get("released_batches") or 0
+    return code, summary.of_own_run(about, watch, code, failure, seconds, samples, batches, **more)
 
 
 def outcome_of(attendance):

@@ -73,14 +73,11 @@ def examine(places):
         libtorch(places),
         nvcc(places),
     ]
-    findings += (
-        from_probe(probe)
-        if probe
-        else [
-            gpu_without_probe(),
-            fault("programs", obstacle, f"{SET_UP}; then doctor can check whether a slab can be page-locked"),
-        ]
-    )
+    if probe:
+        findings += from_probe(probe)
+    else:
+        fix = f"{SET_UP}; then doctor can check whether a slab can be page-locked"
+        findings += [gpu_without_probe(), fault("programs", obstacle, fix)]
     return [*findings, *of_the_kernel(), memlock(resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]), cores(), numa()]
 
 
@@ -112,25 +109,28 @@ def glibc(version):
 
 
 def numpy(interpreter):
-    found = subprocess.run(
-        [str(interpreter), "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=False
-    )
-    if found.returncode == 0:
-        return Finding("NumPy", f"{found.stdout.strip()}, of {interpreter}")
+    version, _ = output_of(str(interpreter), "-c", "import numpy; print(numpy.__version__)")
+    if version is not None:
+        return Finding("NumPy", f"{version}, of {interpreter}")
     return fault("NumPy", f"none in {interpreter}; Python consumers need it to read slabs", numpy_remedy(interpreter))
 
 
 def consumers(program):
+    version, why = output_of(program, "--version")
+    if version is not None:
+        return Finding("consumers", version)
+    return fault("consumers", f"{program} does not start: {why}", "reinstall the package")
+
+
+def output_of(*command):
+    """(a program's output, None), or (None, why it failed)."""
     try:
-        answer = subprocess.run(
-            [program, "--version"], capture_output=True, text=True, timeout=PROBE_SECONDS, check=False
-        )
-        output = answer.stdout.strip() or (answer.stderr.strip().splitlines() or ["nothing"])[-1]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        answer, output = None, str(problem)
-    if answer and answer.returncode == 0:
-        return Finding("consumers", output)
-    return fault("consumers", f"{program} does not start: {output}", "reinstall the package")
+        return None, str(problem)
+    if done.returncode == 0:
+        return done.stdout.strip(), None
+    return None, done.stdout.strip() or (done.stderr.strip().splitlines() or ["nothing"])[-1]
 
 
 def runner(program):
@@ -277,11 +277,9 @@ def from_probe(probe):
 
 def gpu(device):
     total, free = device.get("total_bytes") or 0, device.get("free_bytes") or 0
-    return Finding(
-        "GPU",
-        f"{device.get('name')}, compute {device.get('compute')}, "
-        f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free, NUMA node {device.get('numa_node')}",
-    )
+    memory = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free"
+    what = f"{device.get('name')}, compute {device.get('compute')}"
+    return Finding("GPU", f"{what}, {memory}, NUMA node {device.get('numa_node')}")
 
 
 def jpeg_decoder(found):
@@ -396,19 +394,15 @@ def shmem_enabled():
 
 def huge_pages(mounts, kernel):
     """Slabs request them; the kernel may forbid or force them, else the mount decides. `mounts`: /proc/self/mounts."""
-    if not kernel or "[deny]" in kernel:
-        return Finding(
-            "huge pages",
-            "this kernel has none for shared memory"
-            if not kernel
-            else "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled",
-        )
+    if not kernel:
+        return Finding("huge pages", "this kernel has none for shared memory")
+    if "[deny]" in kernel:
+        return Finding("huge pages", "forbidden: /sys/kernel/mm/transparent_hugepage/shmem_enabled")
     if "[force]" in kernel:
         return Finding("huge pages", "all shared memory has them")
     options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[1] == "/dev/shm"]
-    huge = next(
-        (option[len("huge=") :] for option in (options[-1] if options else []) if option.startswith("huge=")), "never"
-    )
+    last = options[-1] if options else []
+    huge = next((option.removeprefix("huge=") for option in last if option.startswith("huge=")), "never")
     if huge == "never":
         return Finding(
             "huge pages",

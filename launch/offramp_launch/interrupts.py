@@ -88,15 +88,26 @@ def _handled_signals():
     return [number for number in (*CTRL_C, *LIKE_CTRL_C) if signal.getsignal(number) is _raise_once]
 
 
+@contextlib.contextmanager
+def _collected():
+    """The list of handled signals that arrive within."""
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def wait_through(command, waits, ends, **options):
     """
     As subprocess.run, for a program in a separate session that must not be left behind. On the first handled signal it
     calls `waits()`; on another one it calls `ends()` and kills the program. After the program's end, either raises
     KeyboardInterrupt.
     """
-    asked, answered, output = [], 0, None
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
-    try:
+    answered, output = 0, None
+    with _collected() as asked:
         program = subprocess.Popen(command, start_new_session=True, **options)
         while output is None:
             try:
@@ -109,9 +120,6 @@ def wait_through(command, waits, ends, **options):
                         ends() if again else waits()
                     if again:
                         program.kill()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if asked:
         _ignore_signals()
         raise KeyboardInterrupt
@@ -131,13 +139,11 @@ def blocked():
 @contextlib.contextmanager
 def deferred():
     """Defers handled signals that arrive within to its end."""
-    asked = []
-    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _handled_signals()}
+    asked: list[int] = []
     try:
-        yield
+        with _collected() as asked:
+            yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if asked:
             signal.raise_signal(asked[0])
 

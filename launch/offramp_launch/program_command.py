@@ -7,10 +7,17 @@ import shutil
 
 from offramp_launch import program_checkpoint, sink, summary
 from offramp_launch.arguments import take_values
-from offramp_launch.consume_command import begin_results, counts, followers_among, lines_of, outcome_of, parse_flags
+from offramp_launch.consume_command import (
+    begin_results,
+    end_own_run,
+    followers_among,
+    lines_of,
+    outcome_of,
+    parse_flags,
+)
 from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
-from offramp_launch.run_steps import begin_work, end_of_work, run_dir_of, watched
+from offramp_launch.run_steps import begin_work, run_dir_of, watched
 from offramp_launch.settings import require_run_to_continue
 from offramp_launch.stores import place as stores
 from offramp_launch.supervision.program_supervisor import ProgramSupervisor
@@ -108,35 +115,18 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
     Merges the outputs and writes the summary, once all programs of the run have ended. Returns (the run's exit code,
     the summary).
     """
-    totals = supervisor.counts()
-    samples = {"samples": counts(totals)}
 
     def words(code):
         # A program that was stopped or failed has drained only part of its work.
-        how = outcome_of(supervisor)
-        return [
-            "finish-own-run",
-            "unfinished" if how == "ended" and code not in (ExitCode.OK, ExitCode.DEAD_LETTERS) else how,
-        ]
+        how, is_whole = outcome_of(supervisor), code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
+        return ["finish-own-run", "unfinished" if how == "ended" and not is_whole else how]
 
-    code, failure = end_of_work(
-        plan,
-        finishing,
-        code,
-        samples,
-        words,
-        lambda code, why: failure_of(
-            code, supervisor.failure, samples, supervisor.producer_end_reason(), why, plan.run_dir
-        ),
-    )
-    whole = summary.of_own_run(
-        about,
-        supervisor,
-        code,
-        failure,
-        seconds,
-        samples,
-        totals["released_batches"],
+    def explain(code, why, samples):
+        ended = supervisor.producer_end_reason()
+        return failure_of(code, supervisor.failure, samples, ended, why, plan.run_dir)
+
+    code, whole = end_own_run(
+        *(plan, about, supervisor, code, finishing, seconds, supervisor.counts(), words, explain),
         run_is_over=True,
         producer_exit=supervisor.producer_status,
         producer_restarts=supervisor.producer_restarts,

@@ -14,6 +14,8 @@ PLAIN_SECONDS = 5
 ENDS = ("ended", "abandoned", "failed")
 # Fields of a status, and their words.
 LOSSES = {"skipped": "skipped", "dead_lettered_samples": "dead-lettered", "dropped_samples": "dropped"}
+# Keys of a status's `releases` that are refusals.
+REFUSED_RELEASES = ("foreign", "stale", "malformed")
 # Columns from which everything fits on one line.
 WIDE = 130
 LONGEST_BAR, SHORTEST_BAR = 24, 6
@@ -89,8 +91,7 @@ def as_json(status, unit):
         "message": status.get("message"),
     }
     if status.get("state") in ENDS:
-        for name in ("per_second", "gpu_utilization", "consumer_utilization", "limiting_stage"):
-            fields[name] = None
+        fields.update(dict.fromkeys(("per_second", "gpu_utilization", "consumer_utilization", "limiting_stage")))
     return json.dumps({"progress": {name: value for name, value in fields.items() if value not in (None, "")}})
 
 
@@ -107,14 +108,11 @@ def describe_holders(status):
                 f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
                 + (" (stalled)" if consumer.get("stalled") else "")
             )
-    odd = {
-        name: number
-        for name, number in (status.get("releases") or {}).items()
-        if number and name in ("foreign", "stale", "malformed")
-    }
-    odd.update({reason: number for reason, number in (status.get("refused") or {}).items() if number})
+    refused = [each for each in (status.get("releases") or {}).items() if each[0] in REFUSED_RELEASES]
+    refused += (status.get("refused") or {}).items()
+    odd = [f"{reason} {number}" for reason, number in refused if number]
     if odd:
-        lines.append("  refused   " + ", ".join(f"{reason} {number}" for reason, number in odd.items()))
+        lines.append("  refused   " + ", ".join(odd))
     if status.get("dead_lettered_samples"):
         lines.append(f"  dead       {status['dead_lettered_samples']} samples; ./launch/offramp dead-letters list")
     if status.get("dropped_samples"):
@@ -229,16 +227,9 @@ class LiveDisplay:
         first.add_column(no_wrap=True, min_width=len(state))
         first.add_column(min_width=bar, max_width=bar)
         first.add_column(no_wrap=True, overflow="ellipsis")
-        first.add_row(
-            Text(state),
-            ProgressBar(
-                total=status.get("total_samples"),
-                completed=settled(status),
-                width=bar,
-                pulse=not status.get("total_samples"),
-            ),
-            line(numbers),
-        )
+        total = status.get("total_samples")
+        drawn = ProgressBar(total=total, completed=settled(status), width=bar, pulse=not total)
+        first.add_row(Text(state), drawn, line(numbers))
         below = [line(f"  {causes}")] if causes else []
         if status.get("message"):
             # Not up to the right edge, where the terminal's echo of ^C would start another line.

@@ -53,12 +53,7 @@ def account_of(name):
 
 def is_shared(user):
     """Whether another listed user is in the user's group."""
-    try:
-        group = grp.getgrgid(user.pw_gid)
-    except KeyError:
-        members = []
-    else:
-        members = group.gr_mem
+    members = grp.getgrgid(user.pw_gid).gr_mem if has_name(user.pw_gid) else []
     return any(member != user.pw_name for member in members) or any(
         other.pw_gid == user.pw_gid and other.pw_uid != user.pw_uid for other in pwd.getpwall()
     )

@@ -166,13 +166,7 @@ class Job:
 
     def records(self):
         """The records of the shards that are done, by index."""
-        names = os.listdir(self.folder / "done") if (self.folder / "done").is_dir() else []
-        indices = sorted(
-            int(name.removesuffix(".json"))
-            for name in names
-            if name.removesuffix(".json").isdigit() and name.endswith(".json")
-        )
-        return {index: self.record(index) for index in indices if index < self.shards}
+        return {index: self.record(index) for index in numbers_in(self.folder / "done") if index < self.shards}
 
     def require(self, index):
         if not 0 <= index < self.shards:
@@ -202,11 +196,14 @@ class Job:
     def attempts(self, index):
         """The notes of the shard's attempts, the latest last."""
         folder = self.place(index) / "attempts"
-        names = [name for name in os.listdir(folder) if name.removesuffix(".json").isdigit()] if folder.is_dir() else []
-        return [
-            job_files.read(folder / name) or {}
-            for name in sorted(names, key=lambda name: int(name.removesuffix(".json")))
-        ]
+        return [job_files.read(folder / f"{number}.json") or {} for number in numbers_in(folder)]
+
+
+def numbers_in(folder):
+    """The numbers of the files NUMBER.json, ascending."""
+    names = os.listdir(folder) if folder.is_dir() else []
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def claim_of(folder):

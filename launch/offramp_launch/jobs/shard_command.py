@@ -189,15 +189,9 @@ def end_noted(note):
     try:
         yield
     except (Exception, KeyboardInterrupt) as problem:
+        code = ExitCode.INTERRUPTED if isinstance(problem, KeyboardInterrupt) else ExitCode.SYSTEM
         with contextlib.suppress(LaunchError, OSError):
-            note_end(
-                note,
-                problem.code
-                if isinstance(problem, LaunchError)
-                else ExitCode.INTERRUPTED
-                if isinstance(problem, KeyboardInterrupt)
-                else ExitCode.SYSTEM,
-            )
+            note_end(note, problem.code if isinstance(problem, LaunchError) else code)
         raise
 
 
@@ -209,14 +203,8 @@ def note_end(note, code, **more):
 
 def warn_about_other_shards(job, index):
     """A note without an end is of a lost host or a running attempt. Only a lock that works across hosts tells which."""
-    here = socket.gethostname()
-    hosts = sorted(
-        {
-            str(attempt["host"])
-            for attempt in job.attempts(index)
-            if "exit" not in attempt and attempt.get("host") not in (None, here)
-        }
-    )
+    unended = {str(attempt.get("host") or "") for attempt in job.attempts(index) if "exit" not in attempt}
+    hosts = sorted(unended - {"", socket.gethostname()})
     if hosts:
         print(
             f"[job] an attempt at shard {index} on {', '.join(hosts)} may still be running. If file locks do not work across these hosts, make sure that "

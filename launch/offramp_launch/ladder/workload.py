@@ -5,25 +5,13 @@ import dataclasses
 from offramp_launch.arguments import count, names_in, take_values, without_values, words_of
 from offramp_launch.exit_code import UsageError
 
-# The article's workload. None: a flag without a value.
+# The article's workload.
 EVERYWHERE = (
-    ("--model", "deeplabv3-resnet50"),
-    ("--random-weights", None),
-    ("--synthetic-on", "host"),
-    ("--processor", "write"),
-    ("--write-path", "/dev/null"),
-    ("--write-copy", None),
-    ("--deterministic", None),
-    ("--log-level", "warning"),
+    *("--model deeplabv3-resnet50", "--random-weights", "--synthetic-on host", "--processor write"),
+    *("--write-path /dev/null", "--write-copy", "--deterministic", "--log-level warning"),
 )
-ON_A_GPU = (("--batch", "64"), ("--image-size", "512"), ("--precision", "tf32"), ("--slabs", "8"), ("--consumers", "8"))
-WITHOUT_A_GPU = (
-    ("--batch", "2"),
-    ("--image-size", "64"),
-    ("--precision", "fp32"),
-    ("--slabs", "4"),
-    ("--consumers", "2"),
-)
+ON_A_GPU = ("--batch 64", "--image-size 512", "--precision tf32", "--slabs 8", "--consumers 8")
+WITHOUT_A_GPU = ("--batch 2", "--image-size 64", "--precision fp32", "--slabs 4", "--consumers 2")
 WARMUP_AND_BATCHES_ON_A_GPU = (10, 100)
 WARMUP_AND_BATCHES_WITHOUT = (2, 6)
 
@@ -78,11 +66,8 @@ def make_workload(argv, has_gpu):
     batches = count(counts.get("--batches", str(batches)), "--batches")
     if batches == 0:
         raise UsageError("--batches 0 measures nothing", "Give 1 or more")
-    flags = []
-    for flag, value in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)):
-        if flag not in given:
-            flags += [flag] if value is None else [flag, value]
-    flags += rest
+    usual = (flag.split() for flag in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)))
+    flags = [word for words in usual if words[0] not in given for word in words] + rest
     consumers, flags = take_values(flags, ["--consumers"])
     return Workload(
         tuple(flags),

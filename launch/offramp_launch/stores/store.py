@@ -79,10 +79,7 @@ class Store:
         self._stores = {SMALL: self._store}  # by bytes of a request: obstore has one time limit per store
 
     def _open(self, seconds):
-        times = {
-            name: datetime.timedelta(seconds=value)
-            for name, value in {"init_backoff": 0.1, "max_backoff": 1.0, "retry_timeout": 10.0}.items()
-        }
+        first, longest, whole = (datetime.timedelta(seconds=value) for value in (0.1, 1, 10))
         return importlib.import_module("obstore.store").from_url(
             self.url,
             client_options={
@@ -92,8 +89,8 @@ class Store:
             },
             retry_config={
                 "max_retries": 2,
-                "retry_timeout": times.pop("retry_timeout"),
-                "backoff": {**times, "base": 2},
+                "retry_timeout": whole,
+                "backoff": {"init_backoff": first, "max_backoff": longest, "base": 2},
             },
             **self._credentials,
         )

@@ -78,13 +78,11 @@ def store_all(store, pool, folder, names, work, progress):
 
 def names_in(folder, hidden):
     """The files below a folder, as names of objects. `hidden`: also hidden ones, but for those that begin .offramp-."""
-    names = []
+    names, left_out = [], OF_OFFRAMP if hidden else "."
     for below, folders, files in os.walk(folder):
-        left_out = OF_OFFRAMP if hidden else "."
         folders[:] = [each for each in folders if not each.startswith(left_out)]
-        for name in files:
-            if not name.startswith(left_out):
-                names.append(os.path.relpath(os.path.join(below, name), folder))
+        kept = [os.path.join(below, name) for name in files if not name.startswith(left_out)]
+        names += [os.path.relpath(path, folder) for path in kept]
     for name in names:
         try:
             name.encode()

@@ -1,24 +1,13 @@
 """Counters that grow while one producer runs, and are summed when a replacement starts again at 0."""
 
+from offramp_launch.progress import REFUSED_RELEASES
 from offramp_launch.watching.exposition import number
 
-PLAIN = (
-    "skipped",
-    "input_wait_seconds",
-    "slab_wait_seconds",
-    "output_wait_seconds",
-    "visibility_timeouts",
-    "slab_failures",
-    "submitted_samples",
-    "released_samples",
-    "released_batches",
-    "dead_lettered_samples",
-    "dropped_samples",
-    "redelivered",
-)
+PLAIN = """
+skipped input_wait_seconds slab_wait_seconds output_wait_seconds visibility_timeouts slab_failures submitted_samples
+released_samples released_batches dead_lettered_samples dropped_samples redelivered
+""".split()
 TABLES = ("totals", "stage_seconds")
-# Keys of a status's `releases` that are refusals.
-REFUSED_RELEASES = ("foreign", "stale", "malformed")
 
 
 def counters_of(status):

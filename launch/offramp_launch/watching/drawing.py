@@ -78,35 +78,22 @@ def head_lines(document, view, width):
     ]
     style = f"bold {ALARM}" if now["kind"] in ("failed", "no consumers") else "bold"
     why = wrapped(now["why"], ALARM, width, 3) if now["alarm"] else [cells((now["why"], QUIET))]
-    return [
-        beside(
-            cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET)),
-            cells((status.get("state") or "starting", QUIET)),
-            width,
-        ),
-        *wrapped(now["text"], style, width, 3),
-        *why,
-    ]
+    first = cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET))
+    state = cells((status.get("state") or "starting", QUIET))
+    return [beside(first, state, width), *wrapped(now["text"], style, width, 3), *why]
 
 
 def progress_lines(document, view, seen, width):
     status, seconds = document.get("status") or {}, view["left_seconds"]
     done, total = status.get("done_samples") or 0, status.get("total_samples")
-    share = (
-        cells(
-            (f"{min(99, int(100 * done / total)) if done < total else 100} %  ", HEAD),
-            (f"{number(done)} of {number(total)}", ""),
-        )
-        if total
-        else cells((counted(done, "sample"), HEAD))
-    )
+    share = cells((counted(done, "sample"), HEAD))
+    if total:
+        whole = min(99, int(100 * done / total)) if done < total else 100
+        share = cells((f"{whole} %  ", HEAD), (f"{number(done)} of {number(total)}", ""))
     chart = chart_of(seen.line("rate", 20, CHART_SECONDS), None)
     left = "" if seconds is None else f"{in_words(seconds)} left, until {until(seconds, time.time())}"
-    line = beside(
-        Text.assemble(share, "   ", chart, "  ", ("" if view["is_over"] else view["rate"], HEAD)),
-        cells((left, "")),
-        width,
-    )
+    rate = ("" if view["is_over"] else view["rate"], HEAD)
+    line = beside(Text.assemble(share, "   ", chart, "  ", rate), cells((left, "")), width)
     return [bar(done / total, (view["settled"] - done) / total, width), line] if total else [line]
 
 
@@ -142,46 +129,30 @@ def slab_lines(view, width, most):
         for _, state, words in STATES
         if counts[state] or state not in ("retired", "dead_letters")
     )
-    legends = (
-        [legend]
-        if legend.cell_len <= width
-        else [
-            Text("  ").join(
-                cells(CELLS[state], (f" {number(count)} {state}", "")) for state, count in counts.items() if count
-            )
-        ]
-    )
-    room = max(1, most - 1 - len(legends))
+    if legend.cell_len > width:
+        shown = [(state, count) for state, count in counts.items() if count]
+        legend = Text("  ").join(cells(CELLS[state], (f" {number(count)} {state}", "")) for state, count in shown)
+    room = max(1, most - 2)
     per_line = width if len(slabs) > width // 2 * room else width // 2
     if len(slabs) > per_line * room:  # as shares of a line
-        rows = [
-            Text.assemble(
-                *(
-                    (CELLS[state][0] * round(count / len(slabs) * width), CELLS[state][1])
-                    for state, count in counts.items()
-                )
-            )
-        ]
+        shares = ((CELLS[state], round(count / len(slabs) * width)) for state, count in counts.items())
+        rows = [Text.assemble(*((character * share, style) for (character, style), share in shares))]
     else:
         space = " " if per_line < width else ""
         rows = [
             Text.assemble(*((CELLS[state][0] + space, CELLS[state][1]) for state in slabs[first : first + per_line]))
             for first in range(0, len(slabs), per_line)
         ]
-    return headed("Slabs", view["slabs_in_words"], [*rows, *legends], width)
+    return headed("Slabs", view["slabs_in_words"], [*rows, legend], width)
 
 
 def lane_lines(seen, width):
     lines = []
     for name in ("compute", "copy", "consumers"):
         now = getattr(seen.moments[-1], name) if seen.moments else None
-        lines.append(
-            beside(
-                Text.assemble(f"{name:10} ", chart_of(seen.line(name, max(10, width - 18), CHART_SECONDS))),
-                cells(("–" if now is None else percent(now), HEAD)),
-                width,
-            )
-        )
+        chart = chart_of(seen.line(name, max(10, width - 18), CHART_SECONDS))
+        share = cells(("–" if now is None else percent(now), HEAD))
+        lines.append(beside(Text.assemble(f"{name:10} ", chart), share, width))
     return headed("Busy", f"last {CHART_SECONDS} s", lines, width)
 
 
@@ -189,11 +160,9 @@ def consumer_lines(view, width, most):
     consumers, aside = view["consumers"], view["consumers_in_words"]
     if not consumers:
         return headed("Consumers", aside, [cells((view["no_consumers"], QUIET))], width)
-    shown = (
-        consumers
-        if len(consumers) <= most - 2
-        else sorted(consumers, key=lambda each: not each["is_stalled"])[: max(1, most - 3)]
-    )
+    shown = consumers
+    if len(consumers) > most - 2:
+        shown = sorted(consumers, key=lambda each: not each["is_stalled"])[: max(1, most - 3)]
     lines = [consumer_line("number", "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
     lines += [
         consumer_line(
@@ -236,26 +205,15 @@ def fault_lines(view, width, most):
     if not found:
         return [beside(cells(("What went wrong", HEAD)), cells(("nothing", QUIET)), width)]
     if most == 1:
-        return [
-            Text.assemble(
-                cells(("Went wrong  ", f"bold {ALARM}")),
-                Text("; ").join(cells((f"{count} {text}", "")) for count, text, _ in found),
-            )
-        ]
-    return headed(
-        "What went wrong",
-        "",
-        [cells((f"{count:>8}  ", "" if mild else ALARM), (text, "")) for count, text, mild in found][: most - 1],
-        width,
-    )
+        all_found = Text("; ").join(cells((f"{count} {text}", "")) for count, text, _ in found)
+        return [Text.assemble(cells(("Went wrong  ", f"bold {ALARM}")), all_found)]
+    lines = [cells((f"{count:>8}  ", "" if mild else ALARM), (text, "")) for count, text, mild in found]
+    return headed("What went wrong", "", lines[: most - 1], width)
 
 
 def log_lines(log, width, most):
-    return (
-        headed("Log", "newest last", [cells((at_clock(line), "")) for line in log[-max(1, most - 1) :]], width)
-        if most > 1 and log
-        else []
-    )
+    lines = [cells((at_clock(line), "")) for line in log[-max(1, most - 1) :]]
+    return headed("Log", "newest last", lines, width) if most > 1 and log else []
 
 
 def stacked(*blocks):

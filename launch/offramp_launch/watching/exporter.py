@@ -124,22 +124,12 @@ class StatusExporter:
         server: Child | None = None
         pipe: tuple[int, ...] = ()
         try:
-            # else glibc gives many threads their own
-            environment = {
-                **{name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
-                "MALLOC_ARENA_MAX": "2",
-            }
+            environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+            environment["MALLOC_ARENA_MAX"] = "2"  # else glibc gives many threads their own
             pipe = read, write = os.pipe()
             os.set_blocking(write, False)
-            server = Child(
-                "http",
-                self._command(listener),
-                self._run_dir.log("http"),
-                (listener.fileno(),),
-                stdin=read,
-                cwd="/",
-                env=environment,
-            )
+            command, log = self._command(listener), self._run_dir.log("http")
+            server = Child("http", command, log, (listener.fileno(),), stdin=read, cwd="/", env=environment)
             self._selector.register(
                 server.pidfd, selectors.EVENT_READ, lambda: self._on_server_end(listener, server, write)
             )
@@ -149,29 +139,17 @@ class StatusExporter:
                 server.reap()
             for end in pipe:
                 os.close(end)
-            self._start_again(
-                listener,
-                0,
-                f"cannot start the server of --http: {problem.in_one_line() if isinstance(problem, LaunchError) else problem}",
-            )
+            why = problem.in_one_line() if isinstance(problem, LaunchError) else problem
+            self._start_again(listener, 0, f"cannot start the server of --http: {why}")
             return
         os.close(read)
         self._server = server, write
 
     def _command(self, listener: socket.socket) -> list[str]:
-        options = [
-            "-E",
-            "-s",
-            *(["-B"] if sys.dont_write_bytecode else []),
-            *(["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []),
-        ]
-        return [
-            sys.executable,
-            *options,
-            str(pathlib.Path(__file__).resolve().parent),
-            str(listener.fileno()),
-            str(self._run_dir.path),
-        ]
+        options = ["-E", "-s", *(["-B"] if sys.dont_write_bytecode else [])]
+        options += ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+        folder = str(pathlib.Path(__file__).resolve().parent)
+        return [sys.executable, *options, folder, str(listener.fileno()), str(self._run_dir.path)]
 
     def _on_server_end(self, listener: socket.socket, server: Child, pipe: int) -> None:
         self._forget_server(server, pipe).reap()
