@@ -5,20 +5,12 @@ import pathlib
 import subprocess
 import time
 
-from offramp_launch import interrupts, program_checkpoint, sink, summary
+from offramp_launch import interrupts, output_folder, program_checkpoint, sink, summary
 from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
 from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
-from offramp_launch.output_folder import (
-    LEFT_OVER_SECONDS,
-    LOOK_AGAIN_SECONDS,
-    OutputLock,
-    has_own_run,
-    make_room,
-    prepare,
-)
 from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.stores import place as stores
@@ -94,7 +86,7 @@ def start(places, argv, typed):
 
     return work.hold_output(
         steps,
-        take=lambda *about: once_free(lambda: OutputLock(*about), goes_on),
+        take=lambda *about: once_free(lambda: output_folder.OutputLock(*about), goes_on),
         give_back=("finish-own-run", "nothing"),
         has_summary=False,
     )
@@ -119,25 +111,25 @@ def parse_flags(places, flags, command="consume", besides=()):
 
 def once_free(take, waits):
     """Calls take(); if it `waits`, repeats while another launcher holds the resource. Errors: those of take()."""
-    deadline = time.monotonic() + (LEFT_OVER_SECONDS if waits else 0)
+    deadline = time.monotonic() + (output_folder.LEFT_OVER_SECONDS if waits else 0)
     while True:
         try:
             return take()
         except LaunchError as problem:
             if problem.code != ExitCode.RUN_IN_USE or time.monotonic() >= deadline:
                 raise
-        time.sleep(LOOK_AGAIN_SECONDS)
+        time.sleep(output_folder.LOOK_AGAIN_SECONDS)
 
 
 def begin_results(work, name, run):
     """`name`: of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
     output, config, plan = work.output, work.config, work.plan
     goes_on = name and program_checkpoint.work_of(output) == name
-    if not goes_on and not has_own_run(output, name or run):
-        make_room(plan.output_lock, output, config, is_own=True)
+    if not goes_on and not output_folder.has_own_run(output, name or run):
+        output_folder.make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
     words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
-    prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
+    output_folder.prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
     if name:
         program_checkpoint.begin(output, name)
 

@@ -5,16 +5,8 @@ import secrets
 import shlex
 import shutil
 
-from offramp_launch import program_checkpoint, sink, summary
+from offramp_launch import consume_command, program_checkpoint, sink, summary
 from offramp_launch.arguments import take_values
-from offramp_launch.consume_command import (
-    begin_results,
-    end_own_run,
-    followers_among,
-    lines_of,
-    outcome_of,
-    parse_flags,
-)
 from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
 from offramp_launch.run_steps import begin_work, run_dir_of, watched
@@ -33,7 +25,7 @@ def start(places, argv, typed):
     flags, rest = take_values(argv, (PRODUCER,))
     program = words_of(flags[PRODUCER])
     place, rest = stores.take(rest)
-    rest, config, version, *number = parse_flags(places, rest, "run --producer", ACCEPTED)
+    rest, config, version, *number = consume_command.parse_flags(places, rest, "run --producer", ACCEPTED)
     typed = sink.hide_password(typed, os.environ)
     if place:
         place.refuse_settings(config)
@@ -48,7 +40,7 @@ def start(places, argv, typed):
     environment = environment_of(places, work, name)
 
     def steps():
-        begin_results(work, name, name)
+        consume_command.begin_results(work, name, name)
         return supervise(work, places, environment, lambda: work.go_on(places, typed))
 
     return work.hold_output(steps, give_back=("finish-own-run", "nothing"))
@@ -99,8 +91,10 @@ def supervise(work, places, environment, go_on):
         return ProgramSupervisor(plan, display, environment)
 
     def lines(supervisor, whole):
-        shown_lines = lines_of(
-            whole, work.shown_output, followers_among(supervisor.records) if not supervisor.producer_restarts else 0
+        shown_lines = consume_command.lines_of(
+            whole,
+            work.shown_output,
+            consume_command.followers_among(supervisor.records) if not supervisor.producer_restarts else 0,
         )
         restarts = supervisor.producer_restarts
         shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))
@@ -118,14 +112,14 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
 
     def words(code):
         # A program that was stopped or failed has drained only part of its work.
-        how, is_whole = outcome_of(supervisor), code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
+        how, is_whole = consume_command.outcome_of(supervisor), code in (ExitCode.OK, ExitCode.DEAD_LETTERS)
         return ["finish-own-run", "unfinished" if how == "ended" and not is_whole else how]
 
     def explain(code, why, samples):
         ended = supervisor.producer_end_reason()
         return failure_of(code, supervisor.failure, samples, ended, why, plan.run_dir)
 
-    code, whole = end_own_run(
+    code, whole = consume_command.end_own_run(
         *(plan, about, supervisor, code, finishing, seconds, supervisor.counts(), words, explain),
         run_is_over=True,
         producer_exit=supervisor.producer_status,

@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 
-from offramp_launch import sink, summary, texts
+from offramp_launch import settings, sink, summary, texts
 from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, UsageError, way_to_write
@@ -12,15 +12,6 @@ from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
 from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
-from offramp_launch.settings import (
-    SETTLED,
-    number_of_consumers,
-    producer_for,
-    require_run_to_continue,
-    resolve,
-    resolve_with_defaults,
-    unit_of,
-)
 from offramp_launch.stores import place as stores
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS
@@ -42,13 +33,13 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         return answer(places, argv)
     typed = sink.hide_password(typed, os.environ)
     place, argv = stores.take(argv)
-    resolved = resolve_with_defaults(places, argv)
+    resolved = settings.resolve_with_defaults(places, argv)
     config = resolved.config
     announce_added(resolved)
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
     number = (
-        number_of_consumers(config, resolved.argv, first)
+        settings.number_of_consumers(config, resolved.argv, first)
         if rungs.of_run(config).has_consumers
         else (config.get("consumers") or 0, None)
     )
@@ -57,7 +48,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         place.refuse_settings(config)
         place.settle_run_dir(config)
     else:
-        require_run_to_continue(config)
+        settings.require_run_to_continue(config)
     check_processors(places, resolved)
     account = account_of(config.get("consumer-user"))
     run_id, run_dir = run_dir_of(places, config, account)
@@ -65,7 +56,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     work = begin_work(places, run_id, run_dir, config, resolved.argv, typed, *about)
     plan = work.plan
     own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id, "--consumers": plan.consumers}
-    plan.producer = [resolved.producer, *without_values(resolved.argv, SETTLED), *words_of(own)]
+    plan.producer = [resolved.producer, *without_values(resolved.argv, settings.SETTLED), *words_of(own)]
     plan.not_recovered = rungs.not_recovered(config)
     plan.status_seconds = config.get("status-seconds", STATUS_SECONDS)
 
@@ -93,7 +84,8 @@ def require_consumers(place, config):
 def answer(places, argv):
     """The programs answer themselves, and report their own refusals."""
     code = subprocess.run(
-        [producer_for(places, argv) if "--print-config" in argv else str(places.producer()), *argv], check=False
+        [settings.producer_for(places, argv) if "--print-config" in argv else str(places.producer()), *argv],
+        check=False,
     ).returncode
     if code == 0 and "--list" in argv:
         code = subprocess.run([str(places.consumer()), "--list"], check=False).returncode
@@ -121,7 +113,7 @@ def check_processors(places, resolved):
     is_chosen = "--processor" not in resolved.added and setting_given("processor", resolved.argv)
     config = resolved.config
     if is_chosen and not is_prepared(config) and not (config.get("resume") and is_used(config.get("output"))):
-        resolve(str(places.consumer()), resolved.argv)
+        settings.resolve(str(places.consumer()), resolved.argv)
 
 
 def is_used(output):
@@ -133,7 +125,7 @@ def is_used(output):
 
 def supervise(work, go_on):
     """Returns (the exit code, the summary's lines)."""
-    plan, unit = work.plan, unit_of(work.config)
+    plan, unit = work.plan, settings.unit_of(work.config)
     return watched(
         work,
         plan.producer[0],

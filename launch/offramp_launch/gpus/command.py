@@ -9,20 +9,9 @@ import os
 import pathlib
 import tempfile
 
-from offramp_launch import interrupts, run_command, run_steps, settings, sink, summary
+from offramp_launch import arguments, interrupts, run_command, run_steps, settings, sink, summary
 from offramp_launch.gpus import job as gpus_job, summary as gpus_summary
 from offramp_launch.jobs import command as job_command, merge as job_merge
-from offramp_launch.arguments import (
-    count,
-    given_among,
-    hide_query,
-    names_in,
-    setting_given,
-    shown,
-    take_switch,
-    take_values,
-    without_values,
-)
 from offramp_launch.supervision.children import Child
 from offramp_launch.demo import wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
@@ -61,10 +50,10 @@ NOT_HERE = {
 def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     http, argv = address.take(argv)
-    given, flags = take_values(argv, (FLAG, "--shards"))
-    starts_ahead, flags = take_switch(flags, AHEAD)
+    given, flags = arguments.take_values(argv, (FLAG, "--shards"))
+    starts_ahead, flags = arguments.take_switch(flags, AHEAD)
     require_gpus(given, starts_ahead)
-    if not names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
+    if not arguments.names_in(flags).isdisjoint(run_command.ANSWERED_BY_THE_PRODUCER):
         return run_command.start(places, flags, ["run", *flags])
     refuse(flags, {})
     if url := url_given(flags):
@@ -72,17 +61,19 @@ def start(places, argv, typed):
             f"--gpus cannot be combined with --output {url}: its workers share a folder",
             "Leave --gpus out, or give a local --output and copy the results",
         )
-    shards = count(given["--shards"], "--shards") if "--shards" in given else None
+    shards = arguments.count(given["--shards"], "--shards") if "--shards" in given else None
     if shards == 0:
         raise UsageError("--shards is 0", "Give a number from 1 on, or leave it out")
     typed = sink.hide_password(typed, os.environ)
-    resume, flags = take_switch(hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume")
-    device = setting_given("device", flags)  # parsed here: a program would open a GPU to answer
+    resume, flags = arguments.take_switch(
+        arguments.hide_query(sink.hide_password(flags, os.environ), os.environ), "--resume"
+    )
+    device = arguments.setting_given("device", flags)  # parsed here: a program would open a GPU to answer
     devices = devices_of(given[FLAG], device or "auto")
     if starts_ahead:
         require_different(given[FLAG], devices)
     if device != "cpu":  # a lost GPU must not move its work to the CPU
-        flags = [*without_values(flags, ("--device",)), "--device", "cuda"]
+        flags = [*arguments.without_values(flags, ("--device",)), "--device", "cuda"]
     config = on_first_working(devices, lambda: settings.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
     flags = [flag for flag in flags if flag.partition("=")[0] not in ("--resume", "--overwrite")]
@@ -145,7 +136,7 @@ def on_first_working(devices, ask):
 
 
 def refuse(flags, config):
-    for name in given_among(NOT_HERE, flags, config):
+    for name in arguments.given_among(NOT_HERE, flags, config):
         raise UsageError(f"--gpus cannot be combined with {name}: {NOT_HERE[name]}", f"Leave {name} out, or --gpus")
 
 
@@ -165,7 +156,7 @@ def is_of_one_producer(output, run_id):
 
 def run(places, flags, typed, config, run_path, devices, shards, http, starts_ahead=False):
     output, given = place_of(config, run_path), flags
-    job_command.require_job_flags(flags := take_values(flags, OF_THE_WHOLE)[1])
+    job_command.require_job_flags(flags := arguments.take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
     run_steps.require_apart(str(output), {**settled, "output": config.get("output")})
     shares = flags_of_workers(settled, given, len(devices), settled["device"] == "cpu")
@@ -181,7 +172,7 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
         "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares),
     }
     about = summary.about(
-        run_id, run_dir, settings.version_of(producer), places.commit(), shown(typed), whole, str(output)
+        run_id, run_dir, settings.version_of(producer), places.commit(), arguments.shown(typed), whole, str(output)
     )
 
     plan = GpusPlan(

@@ -14,21 +14,9 @@ import os
 import re
 import urllib.parse
 
-from offramp_launch.jobs import files as job_files, merge as job_merge
+from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 from offramp_launch.gpus.shares import shards_for
-from offramp_launch.jobs.command import (
-    build_of,
-    claim,
-    facts_of,
-    kept,
-    new_job,
-    place_of_a_list,
-    require_empty,
-    require_locks,
-    require_room,
-    require_same_input,
-)
 from offramp_launch.jobs.folder import SHARDS, Job
 from offramp_launch.output_folder import CHECKPOINT, LOCK, run_noted
 
@@ -77,20 +65,23 @@ def clear_remains(output):
 
 def begin(places, output, flags, config, shards, workers):
     """Begins a job for this input in an empty output. `shards`: their number; None to choose it here."""
-    require_empty(output, "--output")
+    job_command.require_empty(output, "--output")
     folder = folder_in(output)
     try:
-        with place_of_a_list(folder) as listing:
-            facts, listed = facts_of(places, flags, config, listing=listing)
+        with job_command.place_of_a_list(folder) as listing:
+            facts, listed = job_command.facts_of(places, flags, config, listing=listing)
             shards = number_of_shards(shards, facts["items"], config, workers)
-            wanted = {**new_job(places, facts, shards, output, config, flags, listed), "sink": config.get("sink") or ""}
-            require_room(places, wanted, flags)
-            job, _ = kept(folder, wanted, listed)
+            wanted = {
+                **job_command.new_job(places, facts, shards, output, config, flags, listed),
+                "sink": config.get("sink") or "",
+            }
+            job_command.require_room(places, wanted, flags)
+            job, _ = job_command.kept(folder, wanted, listed)
     except BaseException:
         if not is_begun_in(output):
             remove(output / SHARDS)
         raise
-    claim(job)
+    job_command.claim(job)
     return job
 
 
@@ -109,8 +100,8 @@ def number_of_shards(wanted, items, config, workers):
 def go_on(places, output, flags, config, shards):
     """Continues the job in this output. `flags`: may differ from the job's in settings that do not affect results."""
     job = Job.found(folder_in(output))
-    job.require_made_by(build_of(places))
-    require_locks(output)
+    job.require_made_by(job_command.build_of(places))
+    job_command.require_locks(output)
     if shards not in (None, job.shards):
         raise UsageError(
             f"--shards is {shards}, and the run in {output} was begun with {job.shards}", "Leave --shards out"
@@ -127,9 +118,9 @@ def go_on(places, output, flags, config, shards):
             f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus",
             f"To keep those results, remove {output / SHARDS} and give --resume again; else give another --output",
         )
-    require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    job_command.require_same_input(job, job_command.facts_of(places, flags, config, listed=job.list_of_input())[0])
     require_same_database(job, config.get("sink") or "")
-    claim(job)
+    job_command.claim(job)
     return job
 
 

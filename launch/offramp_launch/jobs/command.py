@@ -12,17 +12,8 @@ import shutil
 import sys
 import tempfile
 
-from offramp_launch import run_steps, settings, sink, texts
+from offramp_launch import arguments, run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
-from offramp_launch.arguments import (
-    count,
-    folder_given,
-    hide_query,
-    names_in,
-    parse,
-    take_values,
-    without_values,
-)
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, NotFoundError, UsageError
 from offramp_launch.jobs.files import link, write_errors
@@ -71,21 +62,21 @@ def job_of(flags):
     folder = flags.get("--job")
     if not folder:
         raise UsageError("--job is not given", "Give the job's folder, which all hosts share: --job FOLDER")
-    return folder_given(folder, "--job")
+    return arguments.folder_given(folder, "--job")
 
 
 def init(places, argv):
-    given, flags = take_values(argv, ("--job", "--shards", "--output"))
+    given, flags = arguments.take_values(argv, ("--job", "--shards", "--output"))
     folder = job_of(given)
     if "--shards" not in given:
         raise UsageError(
             "--shards is not given", "Give the number of shards: about four per GPU that will work on them"
         )
-    shards = count(given["--shards"], "--shards")
+    shards = arguments.count(given["--shards"], "--shards")
     require_job_flags(flags)
-    wanted = given.get("--output") and folder_given(given["--output"])
+    wanted = given.get("--output") and arguments.folder_given(given["--output"])
     flags, config = settled(places, flags)
-    output = wanted or folder_given(config.get("output") or folder / "output")
+    output = wanted or arguments.folder_given(config.get("output") or folder / "output")
     run_steps.require_apart(str(output), config)
     with place_of_a_list(folder) as listing:
         facts, listed = facts_of(places, flags, config, listing=listing)
@@ -181,7 +172,7 @@ def folder_written_to(config):
 
 
 def require_job_flags(flags):
-    header = take_values(flags, ("--http-header",))[0].get("--http-header", "@")
+    header = arguments.take_values(flags, ("--http-header",))[0].get("--http-header", "@")
     if not header.startswith("@"):
         raise UsageError(
             "an --http-header that is not in a file would be stored in the job's folder, which others may read",
@@ -192,8 +183,8 @@ def require_job_flags(flags):
 
 def refuse_of_a_shard(flags):
     """Refuses flags that only the job may set, not a host. Errors: LaunchError (USAGE)."""
-    require_job_flags(without_values(flags, ("--run-dir",)))
-    if "--output" in names_in(flags):
+    require_job_flags(arguments.without_values(flags, ("--run-dir",)))
+    if "--output" in arguments.names_in(flags):
         raise UsageError("shard does not accept --output: the job sets it", "Leave it out")
 
 
@@ -215,14 +206,14 @@ def refuse_names(names):
 
 def settled(places, flags):
     """(the flags with all settings of this host, their config). Errors: LaunchError, for what a run would refuse."""
-    flags = hide_query(sink.hide_password(flags, os.environ), os.environ)
+    flags = arguments.hide_query(sink.hide_password(flags, os.environ), os.environ)
     producer, config = settings.resolve_run(places, flags)
     refuse_settings(config)
     flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
         raise UsageError("a job needs an input", "Give --input FOLDER, and --model")
     flags = [*flags, *shipped_model_flags(flags, config)]
-    named = names_in(flags)
+    named = arguments.names_in(flags)
     flags += [
         part
         for name, value in config.items()
@@ -356,7 +347,7 @@ def require_same_input(job, facts):
 
 
 def status(places, argv):
-    given = parse(argv, "job", ("--job",), ("--missing", "--json"), "job --help")
+    given = arguments.parse(argv, "job", ("--job",), ("--missing", "--json"), "job --help")
     job = Job.found(job_of(given))
     records = job.records()
     missing = [index for index in range(job.shards) if index not in records]
@@ -392,7 +383,7 @@ SHOWN_MISSING = 20
 
 
 def merge(places, argv):
-    given = parse(argv, "job", ("--job",), ("--partial",), "job --help")
+    given = arguments.parse(argv, "job", ("--job",), ("--partial",), "job --help")
     job = Job.found(job_of(given))
     job.require_for_hosts()
     job.require_made_by(build_of(places))
@@ -423,7 +414,7 @@ def write(text):
 def for_an_engine(argv, names):
     """(the job, the named flags, each shard's flags). The latter follow `--`."""
     at = argv.index("--") if "--" in argv else len(argv)
-    given = parse(argv[:at], "job", ("--job", *names), page="job --help")
+    given = arguments.parse(argv[:at], "job", ("--job", *names), page="job --help")
     flags = argv[at + 1 :]
     refuse_of_a_shard(flags)
     return Job.found(job_of(given)), given, flags

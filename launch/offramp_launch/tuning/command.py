@@ -9,19 +9,7 @@ import shlex
 import sys
 import time
 
-from offramp_launch import interrupts, settings
-from offramp_launch.arguments import (
-    count,
-    given_among,
-    hide_query,
-    setting_given,
-    shown,
-    take_switch,
-    take_values,
-    to_type_again,
-    without_values,
-    words_of,
-)
+from offramp_launch import arguments, interrupts, settings
 from offramp_launch.commanded_run import folder_for_results
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
@@ -52,20 +40,22 @@ REFUSED = {
 
 
 def start(places, argv):
-    own, flags = take_values(argv, ("--seconds",))
-    as_json, flags = take_switch(flags, "--json")
-    seconds = count(own["--seconds"], "--seconds") if "--seconds" in own else SECONDS
+    own, flags = arguments.take_values(argv, ("--seconds",))
+    as_json, flags = arguments.take_switch(flags, "--json")
+    seconds = arguments.count(own["--seconds"], "--seconds") if "--seconds" in own else SECONDS
     if seconds < LEAST_SECONDS:
         raise UsageError(f"--seconds {seconds} is too short for a trial", f"Give {LEAST_SECONDS} or more")
     deadline = time.monotonic() + seconds
     typed = flags
     flags = address.take(flags)[1]  # trials have no HTTP server
     flags = [
-        flag for flag in hide_query(flags, os.environ) if flag.partition("=")[0] not in ("--resume", "--overwrite")
+        flag
+        for flag in arguments.hide_query(flags, os.environ)
+        if flag.partition("=")[0] not in ("--resume", "--overwrite")
     ]
     refuse(flags, {})
     flags, config = parse_flags(places, flags)
-    fixed = [name for name in TUNED if setting_given(name, flags)] + (
+    fixed = [name for name in TUNED if arguments.setting_given(name, flags)] + (
         ["decode-workers"] if config["source"] == "synthetic" else []
     )
     bounds = bounds_of_trials(config, flags)
@@ -84,7 +74,10 @@ def start(places, argv):
     ):
         with interrupts.deferred():
             trials = Trials(
-                places, without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)), config, folder_for_results(config, places)
+                places,
+                arguments.without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)),
+                config,
+                folder_for_results(config, places),
             )
             at_the_end.callback(trials.close)
         try_out(
@@ -99,7 +92,7 @@ def start(places, argv):
 
 
 def refuse(flags, config):
-    for name in given_among(REFUSED, flags, config):
+    for name in arguments.given_among(REFUSED, flags, config):
         raise UsageError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out")
 
 
@@ -110,7 +103,7 @@ def parse_flags(places, flags):
     if wants_demo(flags, config):
         raise UsageError("tune needs an input", "Give --input, --model and the other flags of your run")
     if config["source"] == "synthetic":
-        flags = [*without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
+        flags = [*arguments.without_values(flags, ("--batches",)), "--batches", MANY_BATCHES]
     flags = [*flags, *shipped_model_flags(flags, config)]
     return flags, settings.resolve_run(places, flags)[1]
 
@@ -119,7 +112,7 @@ def bounds_of_trials(config, flags):
     """The bounds of consumers; a given number is fixed. Errors: LaunchError (USAGE) for an invalid number."""
     if bounds := bounds_given(flags):
         return bounds
-    given = setting_given("consumers", flags)
+    given = arguments.setting_given("consumers", flags)
     if given and not given.strip("0"):  # the programs would choose a number themselves
         raise UsageError(
             "--consumers 0: the outputs need at least one consumer", "Give 1 or more, MIN..MAX, or leave it out"
@@ -182,8 +175,8 @@ def report(search, typed, as_json):
             ExitCode.INTERRUPTED,
         )
     found = {**search.best, "consumers": search.best_outcome.consumers}
-    flags = words_of({f"--{name}": value or None for name, value in found.items()})
-    words = [*without_values(to_type_again(typed), FOUND_ANEW), *flags]
+    flags = arguments.words_of({f"--{name}": value or None for name, value in found.items()})
+    words = [*arguments.without_values(arguments.to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
         print(
             json.dumps(
@@ -191,7 +184,7 @@ def report(search, typed, as_json):
                     "tried": [{**setting, **dataclasses.asdict(outcome)} for setting, outcome in search.trials],
                     "best": {**search.best, **dataclasses.asdict(search.best_outcome)},
                     "flags": flags,
-                    "command": ["run", *shown(words)],
+                    "command": ["run", *arguments.shown(words)],
                 },
                 indent=2,
             )

@@ -3,22 +3,7 @@
 import dataclasses
 
 from offramp_launch.progress import settled
-from offramp_launch.watching.diagnosis import (
-    Sentence,
-    counted,
-    faults,
-    held_by,
-    how_many_consumers,
-    in_words,
-    is_ending,
-    is_over,
-    mute_workers,
-    number,
-    per_second,
-    ran_seconds,
-    sentence,
-    time_left,
-)
+from offramp_launch.watching import diagnosis
 from offramp_launch.watching.timestamps import age_of
 
 # A letter for each state of a slab, the state, and its words.
@@ -47,27 +32,29 @@ def view_of(document, rates, now=None):
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
         return {
             **complete_view({}, rates),
-            "sentence": dataclasses.asdict(Sentence("malformed", "The run's status is malformed", repr(problem), True)),
+            "sentence": dataclasses.asdict(
+                diagnosis.Sentence("malformed", "The run's status is malformed", repr(problem), True)
+            ),
         }
 
 
 def complete_view(document, rates):
     status, producers, slabs = document.get("status") or {}, producer_rows(document), slabs_of(document)
-    seconds, over = ran_seconds(status), is_over(document)
+    seconds, over = diagnosis.ran_seconds(status), diagnosis.is_over(document)
     return {
-        "sentence": dataclasses.asdict(sentence(document, rates.silent)),
+        "sentence": dataclasses.asdict(diagnosis.sentence(document, rates.silent)),
         "is_over": over,
         "settled": settled(status),
-        "left_seconds": time_left(document),
-        "is_ending": bool(over or is_ending(document) or document.get("finishing")),
-        "since": f"{'ran' if over else 'running for'} {in_words(seconds)}" if seconds else "",
-        "rate": "–" if over else per_second(status.get("samples_per_second")),
+        "left_seconds": diagnosis.time_left(document),
+        "is_ending": bool(over or diagnosis.is_ending(document) or document.get("finishing")),
+        "since": f"{'ran' if over else 'running for'} {diagnosis.in_words(seconds)}" if seconds else "",
+        "rate": "–" if over else diagnosis.per_second(status.get("samples_per_second")),
         "slabs": slabs,
         "slabs_in_words": slabs_in_words(document, slabs),
         "states": STATES,
-        "faults": faults(document),
+        "faults": diagnosis.faults(document),
         "consumers": consumer_rows(document, rates),
-        "consumers_in_words": how_many_consumers(document),
+        "consumers_in_words": diagnosis.how_many_consumers(document),
         "no_consumers": "All consumers have left." if over else "No consumer is connected.",
         "producers": producers,
         "producers_in_words": f"{sum(each['is_at_work'] for each in producers)} of {len(producers)} at work",
@@ -87,10 +74,10 @@ def consumer_rows(document, rates):
                 "number": each.get("session"),
                 "pid": pid,
                 "busy": None if share is None else min(1.0, share),
-                "rate": "–" if rate is None or is_over(document) else per_second(rate),
-                "done": number(each.get("samples")),
+                "rate": "–" if rate is None or diagnosis.is_over(document) else diagnosis.per_second(rate),
+                "done": diagnosis.number(each.get("samples")),
                 "held": listed or str(each.get("holding") or ("–" if each.get("ready") is not False else "starting")),
-                "holds": held_by(each) if each.get("holding") else "nothing",
+                "holds": diagnosis.held_by(each) if each.get("holding") else "nothing",
                 "age": f"{each.get('oldest_hold_seconds') or 0:.1f} s" if each.get("holding") else "–",
                 "is_stalled": bool(each.get("stalled")),
             }
@@ -100,17 +87,17 @@ def consumer_rows(document, rates):
 
 def producer_rows(document):
     """A row for each producer of --gpus."""
-    status, mute, rows = document.get("status") or {}, dict(mute_workers(document)), []
+    status, mute, rows = document.get("status") or {}, dict(diagnosis.mute_workers(document)), []
     for worker in status.get("workers") or []:
         name, run_dir, age = worker["name"], worker.get("run_dir"), age_of(worker, status)
         report, silent = (document.get("workers") or {}).get(name), mute.get(name)
         state = f"shard {worker.get('shard')}" if worker.get("state") == "at work" else str(worker.get("state"))
         if silent is not None:
-            state = f"shard {worker.get('shard')}, silent for {in_words(silent)}"
+            state = f"shard {worker.get('shard')}, silent for {diagnosis.in_words(silent)}"
         facts = [
-            *([("now", sentence(report).text)] if report and run_dir else []),
-            ("done of its shard", counted(worker.get("done_samples"), "sample")),
-            ("shards done", number(worker.get("shards_done"))),
+            *([("now", diagnosis.sentence(report).text)] if report and run_dir else []),
+            ("done of its shard", diagnosis.counted(worker.get("done_samples"), "sample")),
+            ("shards done", diagnosis.number(worker.get("shards_done"))),
             ("last report", "–" if age is None else f"{age:.1f} s before this page"),
             ("process", str(worker.get("pid") or "–")),
             ("run directory", run_dir or "–"),
@@ -124,8 +111,8 @@ def producer_rows(document):
                 "is_at_work": worker.get("state") == "at work",
                 "is_alarm": worker.get("state") == "lost" or silent is not None,
                 "per_second": worker.get("samples_per_second") or 0,
-                "rate": per_second(worker.get("samples_per_second")),
-                "consumers": counted(worker.get("consumers") or 0, "consumer"),
+                "rate": diagnosis.per_second(worker.get("samples_per_second")),
+                "consumers": diagnosis.counted(worker.get("consumers") or 0, "consumer"),
                 "place": run_dir or worker.get("why_lost") or "",
                 "facts": facts,
             }
@@ -172,7 +159,7 @@ def slabs_in_words(document, slabs):
     memory = int(sum((each.get("status") or {}).get("shm_bytes") or 0 for each in runs))
     by_number = "" if any(each["is_known"] for each in slabs) else ", by number"
     memory_in_words = f", {in_bytes(memory)} of shared memory" if memory else ""
-    return f"{number(count)}{memory_in_words}{by_number}" if count else "none yet"
+    return f"{diagnosis.number(count)}{memory_in_words}{by_number}" if count else "none yet"
 
 
 def in_bytes(count):
