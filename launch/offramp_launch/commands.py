@@ -47,7 +47,7 @@ COMMANDS = {
 INTERNAL = {
     "worker-of-a-run": ("gpus.worker.start", ""),
     "run-of-a-command": ("commanded_run.start", ""),
-    "merge-ranks": ("jobs.ranks.start", ""),
+    "merge-ranks": ("jobs.merge.merge_ranks", ""),
     "uploader-of-a-consumer": ("stores.uploader.serve", ""),
     "upload-of-a-run": ("stores.uploader.store_once", ""),
     "run-dir-of-a-url": ("stores.place.print_run_dir", ""),

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 import time
 
-from offramp_launch import interrupts, output_folder, program_checkpoint, sink, summary
+from offramp_launch import interrupts, output_folder, sink, summary
 from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, in_one_line
@@ -124,14 +124,14 @@ def once_free(take, waits):
 def begin_results(work, name, run):
     """`name`: of an Egress's work, if it keeps a checkpoint. `run`: a unique name of the run."""
     output, config, plan = work.output, work.config, work.plan
-    goes_on = name and program_checkpoint.work_of(output) == name
+    goes_on = name and output_folder.own_work_of(output) == name
     if not goes_on and not output_folder.has_own_run(output, name or run):
         output_folder.make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
     words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
     output_folder.prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
     if name:
-        program_checkpoint.begin(output, name)
+        output_folder.begin_own_work(output, name)
 
 
 def require_consumer_flags(argv, command, besides):

@@ -4,7 +4,7 @@ import contextlib
 import selectors
 import signal
 
-from offramp_launch.supervision.signal_inbox import SignalInbox
+from offramp_launch.supervision.events import SignalInbox
 
 
 class Finishing:

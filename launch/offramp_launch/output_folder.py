@@ -19,8 +19,8 @@ import subprocess
 import time
 import types
 
-from offramp_launch import interrupts, intervals, program_checkpoint, shared_folder
-from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, WriteError, write_errors
+from offramp_launch import interrupts, intervals, shared_folder
+from offramp_launch.exit_code import ExitCode, InputError, LaunchError, UsageError, write_errors, WriteError
 from offramp_launch.processes import error_of, is_alive
 from offramp_launch.progress import print_note
 
@@ -29,12 +29,12 @@ from offramp_launch.progress import print_note
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
 OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
-NEW_EGRESS = ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
+EGRESS, NEW_EGRESS = ".offramp-egress", ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 STORE, OWNER = ".offramp-store", ".offramp-output"  # stores/place.py
 OF_OFFRAMP = ".offramp-"
 # Files of a run in its output before it has a result.
 NOTES = (LOCK, OWN_RUN, NEW_EGRESS, STORE, OWNER)
-OF_AN_OWN_RUN = (program_checkpoint.CHECKPOINT, CHECKPOINT, OWN_RUN)  # notes of a custom program's work
+OF_AN_OWN_RUN = (EGRESS, CHECKPOINT, OWN_RUN)  # notes of a custom program's work
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10
 # Errors of a file that is missing, or of another form.
@@ -353,7 +353,7 @@ def holds_empty_work(folder):
     """Whether it has notes of a custom program's work, but no finished batch and no results."""
     with os.scandir(folder) as entries:
         others = any(each.name not in (*NOTES, *OF_AN_OWN_RUN) and each.name.startswith(OF_OFFRAMP) for each in entries)
-    return not others and not holds_work_below(folder) and program_checkpoint.has_no_finished_batch(folder)
+    return not others and not holds_work_below(folder) and has_no_finished_batch(folder)
 
 
 def _make_room_to_write(output, lock, config, is_of_own_run):
@@ -564,3 +564,29 @@ def _items_done(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             ranges += [(int(begin), int(end)) for begin, end in json.loads(line)["done"]]
     return intervals.total(intervals.union(ranges, 0, math.inf))
+
+
+def own_work_of(folder, name=EGRESS):
+    """The name of the work in the folder's checkpoint; None without a readable checkpoint."""
+    try:
+        header = json.loads(shared_folder.read(folder, name).partition(b"\n")[0])
+    except (OSError, ValueError, RecursionError):
+        return None
+    work = header.get("work") if isinstance(header, dict) else None
+    return work if isinstance(work, str) else None
+
+
+def has_no_finished_batch(folder):
+    """Whether the folder has a checkpoint without a finished batch."""
+    try:
+        lines = shared_folder.read(folder, EGRESS).splitlines()
+    except OSError:
+        return False
+    return own_work_of(folder) is not None and not any(b'"done"' in line for line in lines[1:])
+
+
+def begin_own_work(folder, work):
+    """Call before the consumers of this work start: puts the checkpoint that its Egress has written in place."""
+    with shared_folder.folder_within(folder, EGRESS) as (inside, name), contextlib.suppress(FileNotFoundError):
+        if own_work_of(folder) != work and own_work_of(folder, NEW_EGRESS) == work:
+            os.replace(NEW_EGRESS, name, src_dir_fd=inside, dst_dir_fd=inside)

@@ -5,7 +5,7 @@ import secrets
 import shlex
 import shutil
 
-from offramp_launch import consume_command, program_checkpoint, sink, summary
+from offramp_launch import consume_command, output_folder, sink, summary
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, NotFoundError, UsageError
 from offramp_launch.failure import failure_of
@@ -36,7 +36,7 @@ def start(places, argv, typed):
     about = (version, number, http)
     work = begin_work(places, run_id, run_dir, config, rest, typed, *about, place=place, producer=flags[PRODUCER])
     work.plan.producer = program
-    name = config.get("resume") and program_checkpoint.work_of(work.output) or f"{run_id}-{secrets.token_hex(4)}"
+    name = config.get("resume") and output_folder.own_work_of(work.output) or f"{run_id}-{secrets.token_hex(4)}"
     environment = environment_of(places, work, name)
 
     def steps():

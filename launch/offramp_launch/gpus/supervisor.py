@@ -32,7 +32,7 @@ from offramp_launch.places import Places
 from offramp_launch.run_dir import DROPPED, STATUS, RunDir
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
-from offramp_launch.jobs.shard_exit import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
+from offramp_launch.jobs.shard_record import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, most_of_this_machine
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY

@@ -14,7 +14,7 @@ import string
 from offramp_launch.arguments import count, take_values
 from offramp_launch.exit_code import NotFoundError, UsageError
 from offramp_launch.jobs.merge import as_ranges
-from offramp_launch.jobs.shard_exit import FIRST_SIGNAL, TRY_AGAIN, final_codes
+from offramp_launch.jobs.shard_record import FIRST_SIGNAL, TRY_AGAIN, final_codes
 from offramp_launch.watching import address
 
 SBATCH_FLAGS = ("--time", "--partition", "--gpus-per-shard", "--cpus", "--at-once", "--restarts")

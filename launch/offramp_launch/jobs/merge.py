@@ -2,12 +2,17 @@
 
 import contextlib
 import hashlib
+import os
+import pathlib
 
-from offramp_launch.jobs import files as job_files
+from offramp_launch import sink
+from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError, WriteError
+from offramp_launch.jobs import files as job_files
 from offramp_launch.jobs.folder import SHARDS
-from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
 from offramp_launch.jobs.shard_record import COUNTS, may_be_part
+from offramp_launch.output_folder import CHECKPOINT, OutputLock, run_noted
+from offramp_launch.processes import answer_of
 
 # Files that a shard's consumers append to, and whose bytes depend only on the items.
 MERGED_BY_LINES = (".tsv", ".jsonl", ".parquet")
@@ -237,3 +242,20 @@ def as_ranges(indices):
         else:
             found.append([index, index])
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in found)
+
+
+def merge_ranks(places, argv):
+    """
+    Joins the parts of several ranks (launch/python/offramp/ranks.py), like those of shards.
+
+    The caller holds the ranks' lock, which the program inherits: it holds it while it writes even if both others die.
+    May be killed and called again. `--items`: of all ranks.
+    """
+    given, flags = take_values(argv, ("--ranks", "--items", "--lock-fd", "--output", "--processor"))
+    ranks, output, processor = int(given["--ranks"]), pathlib.Path(given["--output"]), given["--processor"]
+    flags = [*flags, "--processor", processor, "--output", str(output)]
+    parts = ([str(rank), *names_of_parts(output / SHARDS / str(rank), processor.split(","))] for rank in range(ranks))
+    command = [str(places.consumer()), "join-shards", given["--items"], str(ranks)]
+    lines = "".join("\t".join(each) + "\n" for each in parts)
+    answer_of([*command, *sink.hide_password(flags, os.environ)], lines, pass_fds=(int(given["--lock-fd"]),))
+    return int(ExitCode.OK)

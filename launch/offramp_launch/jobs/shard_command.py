@@ -28,8 +28,17 @@ from offramp_launch.jobs.command import (
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
-from offramp_launch.jobs.shard_exit import DONE, TRY_AGAIN, exit_of, fate_of
-from offramp_launch.jobs.shard_record import outcome_of, processors_of, records_among, report_of, require_whole_files
+from offramp_launch.jobs.shard_record import (
+    DONE,
+    exit_of,
+    fate_of,
+    outcome_of,
+    processors_of,
+    records_among,
+    report_of,
+    require_whole_files,
+    TRY_AGAIN,
+)
 from offramp_launch.watching import address
 
 # Variables that hold the index if --index is not given: engines number their tasks from 0.

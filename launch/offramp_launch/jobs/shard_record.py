@@ -1,9 +1,9 @@
-"""A shard's outcome, from its run's summary and files, for the record that marks it as done."""
+"""A shard's outcome: the record that marks it as done, and its exit code for the engines that start shards."""
 
 import pathlib
 
-from offramp_launch.jobs import files as job_files
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, WriteError
+from offramp_launch.jobs import files as job_files
 from offramp_launch.run_dir import read_settings
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
@@ -97,3 +97,41 @@ def require_whole_files(job, index, processors, done, parts):
             f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
             f"Restore the file; or remove {job.place(index)} and run the shard again to make them all",
         )
+
+
+TRY_AGAIN = int(ExitCode.SINK_UNAVAILABLE)  # EX_TEMPFAIL
+
+DONE, AGAIN, FINAL = "done", "again", "final"
+# With dead letters the shard's record counts them; shard_record.outcome_of() has the exception.
+OF_DONE = (ExitCode.OK, ExitCode.DEAD_LETTERS)
+OF_AGAIN = (
+    ExitCode.SINK_UNAVAILABLE,
+    ExitCode.DEVICE_BROKEN,
+    ExitCode.PRODUCER_GONE,
+    ExitCode.NO_SUCH_RUN,
+    ExitCode.INTERRUPTED,  # SIGTERM with input left
+    ExitCode.RUN_IN_USE,  # another attempt at the shard, on this host
+    # Another host may have what this one lacks, or this one may have it later. Engines limit the number of tries.
+    ExitCode.SYSTEM,
+    ExitCode.CANNOT_WRITE,
+    ExitCode.SHARED_MEMORY_FULL,
+    ExitCode.DEVICE_OUT_OF_MEMORY,
+    ExitCode.NO_INPUT,  # a mount is missing: the job began with this input
+)
+FATES = {code: DONE if code in OF_DONE else AGAIN if code in OF_AGAIN else FINAL for code in ExitCode}
+FIRST_SIGNAL = 128
+
+
+def fate_of(code):
+    """The fate of a shard whose run ended with this code. Above FIRST_SIGNAL: a program was killed or lost."""
+    return FATES.get(code, AGAIN if code > FIRST_SIGNAL else FINAL)
+
+
+def exit_of(code):
+    """The shard's exit code for its run's."""
+    return {DONE: int(ExitCode.OK), AGAIN: TRY_AGAIN, FINAL: code}[fate_of(code)]
+
+
+def final_codes():
+    """A shard's permanent exit codes, ascending. DEAD_LETTERS is one of them with --strict."""
+    return sorted({int(code) for code, fate in FATES.items() if fate == FINAL} | {int(ExitCode.DEAD_LETTERS)})

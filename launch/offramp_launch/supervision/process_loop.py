@@ -13,8 +13,7 @@ from offramp_launch.exit_code import LaunchError, UsageError
 from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import CONTROL_SOCKET
 from offramp_launch.supervision.logbook import Logbook
-from offramp_launch.supervision.signal_inbox import SignalInbox
-from offramp_launch.supervision.timers import Timers
+from offramp_launch.supervision.events import SignalInbox, Timers
 from offramp_launch.watching.exporter import StatusExporter
 
 TICK_SECONDS = 0.5

@@ -1,18 +1,21 @@
 """The command `trace`: records time ranges of a live run's programs, and writes a trace for Perfetto and a picture."""
 
+import array
 import os
 import pathlib
 import shutil
+import statistics
 import time
 
 from offramp_launch.arguments import take_values
-from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError, write_errors
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, write_errors, WriteError
 from offramp_launch.processes import is_alive
 from offramp_launch.run_dir import find_live_run
 from offramp_launch.supervision.control import ControlClient
-from offramp_launch.tracing import chrome_events, timeline
+from offramp_launch.tracing import chrome_events
+from offramp_launch.tracing.drawing import draw as draw_panels, LANE_LABELS, LANES, MOST_STEPS, Panel, View
 from offramp_launch.tracing.request import PATIENCE_SECONDS
-from offramp_launch.tracing.traces import Trace, read_program
+from offramp_launch.tracing.traces import read_program, Trace
 
 SECONDS = "5"
 LOOK_SECONDS = 0.1
@@ -51,7 +54,7 @@ def start(places, argv):
         raise LaunchError(
             "no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN
         )
-    write(files, timeline.Outline((request["from_ns"], request["until_ns"])), f"Run {reply['run_id']}", into or folder)
+    write(files, Outline((request["from_ns"], request["until_ns"])), f"Run {reply['run_id']}", into or folder)
     if into not in (None, folder):
         shutil.rmtree(folder, ignore_errors=True)
     return int(ExitCode.OK)
@@ -117,7 +120,72 @@ def draw(files, outline, title, into):
     view = outline.view()
     shown = Trace(tuple(read_program(file, view) for file in files), outline.window)
     try:
-        timeline.draw(shown, outline, title, [into / name for name in PICTURES])
+        draw_timeline(shown, outline, title, [into / name for name in PICTURES])
         print(f"picture: {into / PICTURES[0]}, {PICTURES[1]}")
     except ImportError:
         print("no picture: matplotlib is not installed for this Python")
+
+
+# Lanes that show the length of a step, the best first.
+STEPS = ("compute", "d2h", "process")
+LANE_OF_NAME = {"decode": "read", "stage_batch": "read", "process_output": "process"}
+
+
+class Outline:
+    """
+    The lanes of a trace, and the part of it that a picture shows. Programs are noted one at a time; only one number per
+    step is kept.
+    """
+
+    def __init__(self, window):
+        self.window = window
+        self._lanes = set()
+        self._begins = {lane: array.array("q") for lane in STEPS}
+        self._batches = array.array("q")
+
+    def note(self, program):
+        for entry in program.ranges:
+            lane = entry.lane if entry.device else LANE_OF_NAME.get(entry.name)
+            self._lanes.add(lane)
+            if lane in self._begins:
+                self._begins[lane].append(entry.begin)
+            if lane == "compute":
+                self._batches.append(entry.batch)
+
+    @property
+    def lanes(self):
+        return [lane for lane in LANES if lane in self._lanes]
+
+    def shown_length(self):
+        """The length of some steps, at most the whole recording."""
+        begin, end = self.window
+        begins = sorted(next((found for found in self._begins.values() if len(found) > 1), ()))
+        steps = [after - before for before, after in zip(begins, begins[1:]) if after > before]
+        return min(end - begin, MOST_STEPS * statistics.median(steps)) if steps else end - begin
+
+    def view(self):
+        return View(self.window, self._begins["compute"], self.shown_length())
+
+    def every_batch_is_timed(self):
+        """False if only some batches are timed, as with small ones: the gaps between them are not idle time."""
+        batches = sorted(self._batches)
+        return bool(batches) and all(after == before + 1 for before, after in zip(batches, batches[1:]))
+
+
+def draw_timeline(trace, outline, title, paths):
+    """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: those of drawing.draw()."""
+    view, lanes = outline.view(), outline.lanes
+    panel = Panel(
+        trace,
+        view,
+        [(lane, LANE_LABELS[lane]) for lane in lanes],
+        "compute" in lanes and outline.every_batch_is_timed(),
+    )
+    seconds = (outline.window[1] - outline.window[0]) / 1e9
+    draw_panels(
+        paths,
+        [panel],
+        title,
+        [f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"],
+        "milliseconds",
+    )

@@ -12,8 +12,7 @@ import socket  # noqa: E402
 import threading  # noqa: E402
 
 from offramp_launch.watching.address import is_loopback  # noqa: E402
-from offramp_launch.watching.server import Server, serve  # noqa: E402
-from offramp_launch.watching.source import Source  # noqa: E402
+from offramp_launch.watching.server import serve, Server, Source
 
 NICE = 10
 STACK_BYTES = 256 << 10  # per client thread

@@ -15,11 +15,14 @@ import socket
 import threading
 import time
 
+from offramp_launch.exit_code import LaunchError
+from offramp_launch.supervision.control import ControlClient
 from offramp_launch.watching import health
 from offramp_launch.watching.address import names_this_machine
 from offramp_launch.watching.exposition import OPEN_METRICS, PROMETHEUS, text_of
 from offramp_launch.watching.metrics import families_of
-from offramp_launch.watching.source import NoAnswer, as_line
+from offramp_launch.watching.rates import Rates, SHARE_SECONDS
+from offramp_launch.watching.view import view_of
 
 REQUEST_SECONDS = 10  # for a request to come
 SEND_SECONDS = 5  # for a client to take what it is sent
@@ -295,3 +298,68 @@ def serve(server, commands):
     deadline = time.monotonic() + 1
     while server.connections.has_streams() and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+KEPT_SECONDS = 0.25
+PATIENCE_SECONDS = 2
+AGAIN_SECONDS = 1  # after a request that failed
+
+
+class NoAnswer(Exception):
+    """The launcher did not answer; the text is the reason."""
+
+
+class Source:
+    """
+    Asks the run's launcher, until set_final(). Owns: a connection to its control socket. `is_over`: an event: the
+    document no longer changes. Thread: any. Blocks: for one answer, at most PATIENCE_SECONDS. Concurrent callers share
+    the answer.
+    """
+
+    def __init__(self, run_dir):
+        self._run_dir = run_dir
+        self._lock = threading.Lock()
+        self._client = None
+        self._rates = Rates(2 * SHARE_SECONDS)
+        self._answer = self._problem = None
+        self._until = 0.0  # no new request before this time
+        self._final = None  # the document after the launcher's loop has ended
+        self.is_over = threading.Event()
+
+    def document(self):
+        """Errors: NoAnswer."""
+        if self._final is not None:
+            return self._final
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._ask()
+            if self._problem:
+                raise NoAnswer(self._problem)
+            return self._answer
+
+    def _ask(self):
+        began, self._problem = time.monotonic(), None
+        try:
+            document = self._asked()
+            self._answer = {**document, "view": view_of(document, self._rates, began)}
+        except LaunchError as problem:
+            self._client, self._problem = None, problem.in_one_line()
+        self._until = (time.monotonic() + AGAIN_SECONDS) if self._problem else began + KEPT_SECONDS
+
+    def _asked(self):
+        """Reconnects once if the launcher has dropped the connection."""
+        if self._client is not None:
+            try:
+                return self._client.ask({"do": "status"})
+            except LaunchError:
+                self._client = None
+        self._client = ControlClient(self._run_dir, PATIENCE_SECONDS)
+        return self._client.ask({"do": "status"})
+
+    def set_final(self, document):
+        """Replaces the launcher's answers. Has its own history, as another thread may hold the lock and wait."""
+        self._final = {**document, "view": view_of(document, Rates(), time.monotonic())}
+
+
+def as_line(document):
+    return json.dumps(document, separators=(",", ":")).encode()

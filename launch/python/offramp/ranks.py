@@ -1,6 +1,6 @@
 """
 One output of several ranks, such as those of torchrun. Each rank has an Egress and consumers of its own. Files of
-single samples go to the output itself, everything else to the rank's part, which the last rank merges (jobs/ranks.py):
+single samples go to the output itself, everything else to the rank's part, which the last rank merges (jobs/merge.py):
 
     OUTPUT/...                         files of single samples
     OUTPUT/.offramp-shards/job.json    the work of all ranks

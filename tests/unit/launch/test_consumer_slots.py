@@ -17,7 +17,7 @@ from offramp_launch.supervision.consumer_slots import (
     ConsumerSlots,
     is_work_left,
 )
-from offramp_launch.supervision.timers import Timers
+from offramp_launch.supervision.events import Timers
 
 
 class WorkLeftTest(unittest.TestCase):

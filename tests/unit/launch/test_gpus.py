@@ -42,7 +42,7 @@ from offramp_launch.jobs.shard_record import report_of
 from offramp_launch.output_folder import require_no_job
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.autoscaler import Bounds
-from offramp_launch.supervision.signal_inbox import SignalInbox
+from offramp_launch.supervision.events import SignalInbox
 from offramp_launch.watching.timestamps import seconds_of
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")

@@ -41,7 +41,7 @@ from offramp_launch.jobs.command import (
 )
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import OutputLock
-from offramp_launch.jobs.shard_exit import FATES, exit_of
+from offramp_launch.jobs.shard_record import FATES, exit_of
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 HISTORIES = 400

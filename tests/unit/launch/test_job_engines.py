@@ -16,7 +16,7 @@ import unittest
 
 from test_job import REPOSITORY, InAFolder
 
-from offramp_launch.jobs import command as job_command, engines, shard_exit
+from offramp_launch.jobs import command as job_command, engines, shard_record
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.jobs.folder import Job
 
@@ -194,9 +194,9 @@ class KubernetesTest(EngineTest):
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}, rules[0]
         )
         action_of = {code: rule["action"] for rule in rules[1:] for code in rule["onExitCodes"]["values"]}
-        wanted = {shard_exit.DONE: None, shard_exit.AGAIN: "Count", shard_exit.FINAL: "FailIndex"}
-        for code, fate in shard_exit.FATES.items():
-            if (ends_with := shard_exit.exit_of(code)) != 0:
+        wanted = {shard_record.DONE: None, shard_record.AGAIN: "Count", shard_record.FINAL: "FailIndex"}
+        for code, fate in shard_record.FATES.items():
+            if (ends_with := shard_record.exit_of(code)) != 0:
                 self.assertEqual(wanted[fate], action_of[ends_with], code)
         self.assertEqual("FailIndex", action_of[ExitCode.DEAD_LETTERS])  # of --strict
         self.assertEqual({"Count", "FailIndex"}, set(action_of.values()))

@@ -18,7 +18,7 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import command, figures, machine, rungs, table
+from offramp_launch.ladder import command, machine, rungs, saved as ladder_saved, table
 from offramp_launch.ladder.saved import Ladder, compare_checksums
 from offramp_launch import intervals
 from offramp_launch.tracing import chrome_events, drawing
@@ -70,9 +70,9 @@ class FiguresTest(InFolder):
         return Trace((Program("producer", 1, ranges),), (100, 200))
 
     def test_idle_is_the_measured_time_without_compute(self):
-        self.assertAlmostEqual(0.5, figures.idle_share(self.trace((0, 110), (120, 150), (130, 140), (190, 300))))
-        self.assertIsNone(figures.idle_share(self.trace()))
-        self.assertIsNone(figures.idle_share(Trace((), None)))
+        self.assertAlmostEqual(0.5, ladder_saved.idle_share(self.trace((0, 110), (120, 150), (130, 140), (190, 300))))
+        self.assertIsNone(ladder_saved.idle_share(self.trace()))
+        self.assertIsNone(ladder_saved.idle_share(Trace((), None)))
 
     def test_each_figure_of_a_rung(self):
         pool = Ladder(make_ladder(self.folder)).rungs["pool"]
@@ -95,11 +95,11 @@ class FiguresTest(InFolder):
         summary = saved.summary("pool")
         for name in ("compute_seconds", "copy_seconds", "h2d_seconds"):
             del summary["measured"][name]
-        times = figures.figures_of(summary, read_trace(saved.trace_dir("pool")))["per_batch_ms"]
+        times = ladder_saved.figures_of(summary, read_trace(saved.trace_dir("pool")))["per_batch_ms"]
         self.assertEqual((90, 108, 4), (times["compute"], times["d2h"], times["h2d"]))
 
     def test_gains_compare_to_the_previous_and_the_first_rung(self):
-        rows = figures.compare(
+        rows = ladder_saved.compare(
             {
                 key: {"batches_per_second": rate}
                 for key, rate in (
@@ -118,7 +118,7 @@ class FiguresTest(InFolder):
             self.assertIsNone(rows[key]["gain_over_the_rung_before"], f"{key}: the rung before it was not measured")
 
     def test_a_run_without_files_has_no_figures_and_no_error(self):
-        figure = figures.figures_of({}, Trace((), None))
+        figure = ladder_saved.figures_of({}, Trace((), None))
         self.assertEqual({None}, set(figure["per_batch_ms"].values()))
         self.assertIsNone(figure["gpu_idle_share"])
 

@@ -23,8 +23,7 @@ from tests.support.browser import CHROMIUM, Browser  # noqa: E402
 
 from offramp_launch.watching import diagnosis
 from offramp_launch.watching.rates import Rates
-from offramp_launch.watching.server import Server
-from offramp_launch.watching.source import Source
+from offramp_launch.watching.server import Server, Source
 from offramp_launch.watching.view import view_of
 from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, FakeLauncher, changed
 

@@ -30,7 +30,7 @@ from offramp_launch import (
     testing,
 )
 from offramp_launch.setup import build
-from offramp_launch.supervision import backoff, control, log_follower, timers
+from offramp_launch.supervision import backoff, control, events, log_follower
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code, status_behind_a_shell
 from offramp_launch.places import Places
 from offramp_launch.stores import place, store
@@ -171,7 +171,7 @@ class BackoffTest(unittest.TestCase):
 class TimersTest(unittest.TestCase):
     def test_runs_due_timers_in_order_and_returns_the_next_delay(self):
         now, done = [0.0], []
-        due = timers.Timers(clock=lambda: now[0])
+        due = events.Timers(clock=lambda: now[0])
         self.assertIsNone(due.next_in())
         due.after(2, lambda: done.append("second"))
         due.after(1, lambda: done.append("first"))

@@ -21,7 +21,7 @@ from offramp_launch.supervision.scaling import (
 )
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.consumer_slots import ConsumerSlots
-from offramp_launch.supervision.timers import Timers
+from offramp_launch.supervision.events import Timers
 
 STAYS = ["sleep", "1000"]
 

@@ -11,8 +11,8 @@ import time
 import unittest
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.supervision.timers import Timers
-from offramp_launch.tracing import chrome_events, command, timeline
+from offramp_launch.supervision.events import Timers
+from offramp_launch.tracing import chrome_events, command
 from offramp_launch.tracing.request import LEAD_SECONDS, PATIENCE_SECONDS, REQUEST, TraceRequests
 from offramp_launch.tracing.traces import Program, Range, Trace, read_program
 
@@ -46,7 +46,7 @@ def made_trace(every=1):
 
 
 def outline_of(trace):
-    outline = timeline.Outline(trace.window)
+    outline = command.Outline(trace.window)
     for program in trace.programs:
         outline.note(program)
     return outline
@@ -131,7 +131,7 @@ class TracingTest(unittest.TestCase):
         self.assertTrue(outline_of(made_trace()).every_batch_is_timed())
         self.assertFalse(outline_of(made_trace(every=4)).every_batch_is_timed())
         self.assertEqual(140 * MS, outline_of(made_trace()).shown_length())
-        self.assertEqual(200 * MS, timeline.Outline((0, 200 * MS)).shown_length())
+        self.assertEqual(200 * MS, command.Outline((0, 200 * MS)).shown_length())
 
     def write_files(self, trace):
         """Writes and returns the files of the trace's programs."""
@@ -155,7 +155,7 @@ class TracingTest(unittest.TestCase):
 
     def test_the_picture_reads_only_the_ranges_it_shows(self):
         trace = made_trace()
-        files, outline, out = self.write_files(trace), timeline.Outline(trace.window), io.StringIO()
+        files, outline, out = self.write_files(trace), command.Outline(trace.window), io.StringIO()
         chrome_events.write(command.noted(files, outline), out)
         events = json.loads(out.getvalue())["traceEvents"]
         self.assertEqual(
@@ -182,14 +182,14 @@ class TracingTest(unittest.TestCase):
         trace = made_trace()
         (self.folder / "trace.json").symlink_to("/dev/full")
         with self.assertRaises(LaunchError) as problem:
-            command.write(self.write_files(trace), timeline.Outline(trace.window), "Run made-up", self.folder)
+            command.write(self.write_files(trace), command.Outline(trace.window), "Run made-up", self.folder)
         self.assertEqual(ExitCode.CANNOT_WRITE, problem.exception.code)
         self.assertIn(f"'{self.folder / 'trace.json'}' cannot be written: No space left", problem.exception.what)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_the_picture_has_a_lane_per_recorded_stage(self):
         picture = self.folder / "timeline.svg"
-        timeline.draw(made_trace(), outline_of(made_trace()), "Run made-up", [picture])
+        command.draw_timeline(made_trace(), outline_of(made_trace()), "Run made-up", [picture])
         drawn = picture.read_text()
         for text in ("Run made-up", "compute", "d2h", "consumers", "2 programs"):
             self.assertIn(text, drawn)

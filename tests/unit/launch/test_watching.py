@@ -24,7 +24,7 @@ from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.process_loop import ProcessLoop
-from offramp_launch.supervision.timers import Timers
+from offramp_launch.supervision.events import Timers
 from offramp_launch.status_schema import validate_status
 from offramp_launch.watching import address, health
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
