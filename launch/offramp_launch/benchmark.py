@@ -8,7 +8,7 @@ import sys
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.setup import build
-from offramp_launch.setup.setting_up import set_up
+from offramp_launch.setup.build import set_up
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 
@@ -26,19 +26,10 @@ def start(places, argv):
 
 def python_with_torch(places, flags):
     """The user's Python, the set-up's or the machine's, whichever first has PyTorch."""
-    candidates = [
-        flags.get("--python"),
-        places.venv_python if places.venv_python.exists() else None,
-        shutil.which("python3"),
-        sys.executable,
-    ]
-    for python in filter(None, candidates):
-        if (
-            subprocess.run(
-                [python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False
-            ).returncode
-            == 0
-        ):
+    own = places.venv_python if places.venv_python.exists() else None
+    for python in filter(None, (flags.get("--python"), own, shutil.which("python3"), sys.executable)):
+        tried = subprocess.run([python, "-c", "import numpy, torch, torchvision"], capture_output=True, check=False)
+        if tried.returncode == 0:
             return str(python)
     raise LaunchError(
         "no Python with numpy, torch and torchvision was found for the benchmark's peers",

@@ -56,6 +56,11 @@ def fault(name, text, fix, code=ExitCode.SYSTEM):
     return Finding(name, text, fix, code)
 
 
+def unusable(name, text, fix):
+    """A device, or a library for it, that runs cannot use."""
+    return Finding(name, text, fix, ExitCode.DEVICE_UNSUPPORTED)
+
+
 def start(places, argv):
     refuse(argv, "doctor")
     findings = examine_installed(places) if places.is_installed else examine(places)
@@ -185,12 +190,8 @@ def build_folder(places):
     own = "OFFRAMP_BUILD_DIR=FOLDER sets up another build"
     if places.producer().exists():
         return Finding("build", f"{places.build} belongs to another user; its programs are used as they are", own)
-    return fault(
-        "build",
-        f"{places.build} belongs to another user, and has no programs yet",
-        f"that user runs {SET_UP}; or {own}",
-        ExitCode.NOT_PERMITTED,
-    )
+    why = f"{places.build} belongs to another user, and has no programs yet"
+    return fault("build", why, f"that user runs {SET_UP}; or {own}", ExitCode.NOT_PERMITTED)
 
 
 def python(places):
@@ -243,12 +244,8 @@ def libtorch(places):
         listing, reason = None, str(problem)
     if listing and "deeplabv3" in listing.stdout:
         return Finding("LibTorch", text)
-    return fault(
-        "LibTorch",
-        f"{text}; the models cannot be loaded: {reason}",
-        f"{SET_UP}, or name a Python with PyTorch with --python",
-        ExitCode.DEVICE_UNSUPPORTED,
-    )
+    fix = f"{SET_UP}, or name a Python with PyTorch with --python"
+    return unusable("LibTorch", f"{text}; the models cannot be loaded: {reason}", fix)
 
 
 def torch_version(folder):
@@ -293,13 +290,8 @@ def driver(device):
     offers, needs = int(device.get("driver_version") or 0), int(device.get("runtime_version") or 0)
     text = f"for CUDA {cuda_version(offers)}; the programs use {cuda_version(needs)}"
     if offers // 1000 < needs // 1000:
-        return fault(
-            "driver",
-            text,
-            f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or name a PyTorch and a CUDA "
-            "Toolkit that the driver supports with --python and --cuda-dir",
-            ExitCode.DEVICE_UNSUPPORTED,
-        )
+        other = "name a PyTorch and a CUDA Toolkit that the driver supports with --python and --cuda-dir"
+        return unusable("driver", text, f"install driver {OLDEST_DRIVER_FOR_CUDA_13} or later, or {other}")
     return Finding("driver", text)
 
 
@@ -321,12 +313,9 @@ def pinning(facts, has_gpu):
         return Finding(
             "page-locking", f"a slab was page-locked, {facts.get('gigabytes_per_second') or 0:.1f} GB/s into it"
         )
-    return fault(
-        "page-locking",
-        f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}",
-        "check the driver and the container's rights, or run with --allow-unpinned (several times slower)",
-        ExitCode.DEVICE_UNSUPPORTED,
-    )
+    why = f"a slab could not be page-locked: {facts.get('error') or 'CUDA reports it as unlocked'}"
+    fix = "check the driver and the container's rights, or run with --allow-unpinned (several times slower)"
+    return unusable("page-locking", why, fix)
 
 
 def gpu_without_probe(obstacle=None):
@@ -337,19 +326,11 @@ def gpu_without_probe(obstacle=None):
     kernel_driver = pathlib.Path("/proc/driver/nvidia/version").exists()
     text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" + (f", not usable: {obstacle}" if obstacle else "")
     if not kernel_driver:
-        return fault(
-            "GPU",
-            text + ", no driver is loaded",
-            f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later",
-            ExitCode.DEVICE_UNSUPPORTED,
-        )
+        fix = f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later"
+        return unusable("GPU", text + ", no driver is loaded", fix)
     if obstacle:
-        return fault(
-            "GPU",
-            text,
-            f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all",
-            ExitCode.DEVICE_UNSUPPORTED,
-        )
+        fix = f"driver {OLDEST_DRIVER_FOR_CUDA_13} or later is needed; in a container: docker run --gpus all"
+        return unusable("GPU", text, fix)
     return Finding("GPU", text)
 
 

@@ -7,7 +7,7 @@ from offramp_launch.setup import toolchain
 from offramp_launch.arguments import take_values
 from offramp_launch.exit_code import LaunchError, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.setup.setting_up import set_up_python
+from offramp_launch.setup.build import set_up_python
 from offramp_launch.setup.steps import can_be_set_up
 
 REQUIREMENTS = "requirements-export.txt"

@@ -53,11 +53,9 @@ def glibc_problem(library):
 
 def numpy_remedy(python):
     """The command that installs NumPy for this interpreter; Debian's refuses pip."""
-    return (
-        "apt-get install python3-numpy"
-        if str(python) == "/usr/bin/python3" and shutil.which("dpkg")
-        else f"{python} -m pip install numpy"
-    )
+    if str(python) == "/usr/bin/python3" and shutil.which("dpkg"):
+        return "apt-get install python3-numpy"
+    return f"{python} -m pip install numpy"
 
 
 def is_demo(argv):

@@ -5,7 +5,7 @@ import pathlib
 from offramp_launch.setup import build, environment
 from offramp_launch.arguments import refuse, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, write_errors
-from offramp_launch.setup.setting_up import prepare_environment
+from offramp_launch.setup.build import prepare_environment
 from offramp_launch.setup.steps import one_at_a_time, run_step
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 

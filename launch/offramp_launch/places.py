@@ -70,14 +70,8 @@ class Places:
 
     def python_command(self, python, script, *options):
         """The command of a script here. Compiled files go to the build folder; none under a file size limit."""
-        return [
-            str(python),
-            *options,
-            *(["-B"] if is_file_size_limited() else []),
-            "-X",
-            f"pycache_prefix={self.build / 'pycache'}",
-            str(script),
-        ]
+        compiled = [*(["-B"] if is_file_size_limited() else []), "-X", f"pycache_prefix={self.build / 'pycache'}"]
+        return [str(python), *options, *compiled, str(script)]
 
     def keep_compiled(self):
         """From here on this Python keeps its compiled files there; launch/offramp starts it with -B."""

@@ -154,11 +154,8 @@ class Recovered:
                 kept.append(slab)
         if "dead_letters" in summary:
             summary["dead_letters"] = kept
-        is_whole = (
-            samples
-            and not samples["dead_letters"]
-            and not any(left_of(incident) for incident in self.incidents.values())
-        )
+        is_left = any(left_of(incident) for incident in self.incidents.values())
+        is_whole = samples and not samples["dead_letters"] and not is_left
         return int(ExitCode.OK) if code == ExitCode.DEAD_LETTERS and is_whole else code
 
 
@@ -169,11 +166,8 @@ def retry_outcome(incident, ended, output):
         return f"done; output in {output}", ended
     done = len(incident.get("samples") or []) - len(left)
     reason = f": {reason_of(incident)}" if any(sample.get("why") for sample in left) else ""
-    words = (
-        f"{len(left)} {'sample' if len(left) == 1 else 'samples'} failed again"
-        + (f" with exit {ended}" if ended else "")
-        + reason
-    )
+    how = f" with exit {ended}" if ended else ""
+    words = f"{len(left)} {'sample' if len(left) == 1 else 'samples'} failed again{how}{reason}"
     return words + (f"; {done} done, output in {output}" if done else ""), ended or int(ExitCode.DEAD_LETTERS)
 
 

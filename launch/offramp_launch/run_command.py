@@ -38,11 +38,9 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     announce_added(resolved)
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    number = (
-        settings.number_of_consumers(config, resolved.argv, first)
-        if rungs.of_run(config).has_consumers
-        else (config.get("consumers") or 0, None)
-    )
+    number = (config.get("consumers") or 0, None)
+    if rungs.of_run(config).has_consumers:
+        number = settings.number_of_consumers(config, resolved.argv, first)
     if place:
         require_consumers(place, config)
         place.refuse_settings(config)

@@ -184,14 +184,9 @@ def give_tables_back(plan, words):
     """For a run that ended unmerged after --overwrite renamed a table. `words`: the consumer's command that merges."""
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
-            subprocess.run(
-                [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-                **identity_of(plan.account),
-            )
+            command = [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id]
+            null = subprocess.DEVNULL
+            subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
 
 
 def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):

@@ -8,7 +8,7 @@ import sys
 from offramp_launch import interrupts
 from offramp_launch.arguments import names_in, refuse, take_values
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.setup.setting_up import set_up_programs
+from offramp_launch.setup.build import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.stores.place import url_given
 

@@ -204,20 +204,14 @@ def _losses(summary, samples, unit):
     dropped, spilled = samples.get("dropped_when_full"), samples.get("ever_spilled")
     # Includes dead letters of an earlier producer, which are only in the run's folder.
     holders = summary.get("dead_letters_in") or [summary["run_dir"]] if samples.get("dead_letters") else []
+    where, never = f"{summary['run_dir']}/dropped.jsonl", "never started: summary.json lists them"
     return labelled(
         *(("left out", f"{part['count']} {part['what']}") for part in summary.get("left_out") or []),
-        (
-            "unreadable",
-            ahead and f"{_listed_count(ahead)} more, in batches that were never started: summary.json lists them",
-        ),
+        ("unreadable", ahead and f"{_listed_count(ahead)} more, in batches that were {never}"),
         ("recovered", recovered(samples, unit)),
         *(("dead", _dead_letter(slab, unit)) for slab in summary.get("dead_letters") or []),
         *(("look", way_to_look(each)) for each in holders),
-        (
-            "dropped",
-            dropped
-            and f"{dropped} {unit} found no free slab: {summary['run_dir']}/dropped.jsonl lists them, --resume makes them",
-        ),
+        ("dropped", dropped and f"{dropped} {unit} found no free slab: {where} lists them, --resume makes them"),
         ("spilled", spilled and f"{spilled} {unit} waited on the disk for a consumer"),
         ("producers", restarts and f"died and were replaced: {restarts}"),
     )

@@ -7,7 +7,7 @@ import xml.etree.ElementTree
 from offramp_launch.arguments import take_switch, take_values
 from offramp_launch.setup import build
 from offramp_launch.setup.environment import ccache_environment
-from offramp_launch.setup.setting_up import set_up
+from offramp_launch.setup.build import set_up
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 
 REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt")

@@ -7,7 +7,7 @@ from offramp_launch.arguments import take_values
 from offramp_launch.setup.environment import install_requirements
 from offramp_launch.exit_code import cannot_be_started, code_of_command
 from offramp_launch.interrupts import run_python
-from offramp_launch.setup.setting_up import set_up_python
+from offramp_launch.setup.build import set_up_python
 from offramp_launch.sink import is_postgres
 from offramp_launch.setup.steps import can_be_set_up, one_at_a_time
 
@@ -42,15 +42,10 @@ def query(places, argv):
     flags, passed = take_values(argv, toolchain.FLAGS)
     chosen = toolchain.choose(places, flags)
     given = take_values(passed, ["--database", "--input"])[0]
-    set_up_python(
-        places,
-        flags,
-        (
-            REQUIREMENTS,
-            *([FOR_POSTGRES] if is_postgres(given.get("--database", "")) else []),
-            *([FOR_PARQUET] if is_parquet(given.get("--input", "")) else []),
-        ),
-    )
+    requirements = [REQUIREMENTS]
+    requirements += [FOR_POSTGRES] if is_postgres(given.get("--database", "")) else []
+    requirements += [FOR_PARQUET] if is_parquet(given.get("--input", "")) else []
+    set_up_python(places, flags, requirements)
     python = chosen.python or str(places.venv_python)
     try:
         status = run_python([*places.python_command(python, places.launch / "searcher"), *passed])

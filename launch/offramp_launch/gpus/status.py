@@ -9,13 +9,7 @@ from offramp_launch.status_schema import validate_status
 from offramp_launch.watching.timestamps import age_of
 
 SUMMED = (
-    "batches",
-    "released_batches",
-    "released_bytes",
-    "redelivered",
-    "spilled_samples",
-    "samples_per_second",
-    "decoded_on_gpu",
+    *"batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split(),
 )
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
@@ -48,7 +42,7 @@ def whole_status(state, items, total, at_work, workers):
     statuses = [status for _, status in at_work if status]
     # those that wait limit nothing, and all their slabs are free
     computing = [status for status in statuses if not waits_for_turn(status)] or statuses
-    whole = {
+    return {
         "state": state,
         "time": wall_clock(),
         "total_samples": items,
@@ -64,7 +58,6 @@ def whole_status(state, items, total, at_work, workers):
         "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []],
         "workers": workers,
     }
-    return whole
 
 
 def describe(worker):
@@ -115,11 +108,9 @@ def summed(tables):
 def summed_tokens(tables):
     """The token counts of text inputs; None without any."""
     whole = summed(tables)
-    return (
-        {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]}
-        if whole.get("padded")
-        else None
-    )
+    if not whole.get("padded"):
+        return None
+    return {**whole, "padding_share": (whole["padded"] - whole["of_texts"]) / whole["padded"]}
 
 
 def most_common(words):
@@ -134,9 +125,5 @@ def lines_of_workers(status):
         reported = f"reported {age:.1f} s ago, " if age is not None else ""
         rate = "waits for its turn" if worker.get("waits_for_turn") else f"{worker['samples_per_second']:.1f}/s"
         silent = f"{worker['silent']}, " if worker.get("silent") else ""
-        at = (
-            f"shard {worker['shard']}, {rate}, {silent}{reported}--run-dir {worker['run_dir']}"
-            if worker["run_dir"]
-            else worker["state"]
-        )
-        yield f"  {worker['name']}: {at}"
+        at_work = f"shard {worker['shard']}, {rate}, {silent}{reported}--run-dir {worker['run_dir']}"
+        yield f"  {worker['name']}: {at_work if worker['run_dir'] else worker['state']}"

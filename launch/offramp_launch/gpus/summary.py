@@ -32,13 +32,9 @@ def join(about, job, supervisor, summaries, seconds):
     ours = [each for _, run_dir in supervisor.attempts if (each := read_object(run_dir / SUMMARY))]
     done = job.records()
     # The last status of an unfinished shard may be older than its summary.
-    supervisor.counts.update(
-        {
-            index: counts_of_summary(each)
-            for index, each in summaries.items()
-            if index not in done and each.get("samples")
-        }
-    )
+    for index, each in summaries.items():
+        if index not in done and each.get("samples"):
+            supervisor.counts[index] = counts_of_summary(each)
     total = total_of(supervisor.counts.values())
     released = max(0, total["done"] - supervisor.done_before)
     return {
@@ -117,13 +113,8 @@ def in_its_place(entry):
 
 def directories_with(summaries):
     """The run directories that hold dead letters. `summaries`: of shards."""
-    return sorted(
-        {
-            str(pathlib.Path(each["run_dir"]).parent)
-            for each in summaries
-            if each.get("run_dir") and (each.get("samples") or {}).get("dead_letters")
-        }
-    )
+    with_some = (each for each in summaries if (each.get("samples") or {}).get("dead_letters"))
+    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in with_some if each.get("run_dir")})
 
 
 def devices(ours, workers):

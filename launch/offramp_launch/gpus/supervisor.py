@@ -78,12 +78,9 @@ class GpusSupervisor(ProcessLoop):
         self._workers = workers_of(plan.workers, plan.run_dir, plan.starts_ahead)
         self._records_before = records = plan.job.records()
         self._todo = collections.deque(index for index in range(plan.job.shards) if index not in records)
-        self.counts = {
-            index: counts_of_record(records[index])
-            if index in records
-            else {**dict.fromkeys(COUNTS, 0), "done": items_done_in(plan.job.place(index))}
-            for index in range(plan.job.shards)
-        }
+        self.counts = {index: counts_of_record(record) for index, record in records.items()}
+        for index in self._todo:
+            self.counts[index] = {**dict.fromkeys(COUNTS, 0), "done": items_done_in(plan.job.place(index))}
         self.done_before = total_of(self.counts.values())["done"]
         self._tries: collections.Counter[int] = collections.Counter()
         self._noted = set()
@@ -163,12 +160,9 @@ class GpusSupervisor(ProcessLoop):
             self._keep_output(done)
         else:
             self._todo.append(worker.index)
-            self._after_failure(
-                worker,
-                shell_code(child.status) or int(ExitCode.INTERNAL),
-                fate_of_worker(child.status),
-                f"its process {child.ending()}" if child.status < 0 else worker.why(),
-            )
+            code, fate = shell_code(child.status) or int(ExitCode.INTERNAL), fate_of_worker(child.status)
+            why = f"its process {child.ending()}" if child.status < 0 else worker.why()
+            self._after_failure(worker, code, fate, why)
         for each in self._workers:
             self._begin_next(each)
 
@@ -224,21 +218,15 @@ class GpusSupervisor(ProcessLoop):
         worker.failures += last in OF_A_GPU or last > FIRST_SIGNAL
         self._tries[worker.index] += 1
         if self._tries[worker.index] >= TRIES_OF_A_SHARD:
-            self._fail(
-                f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}",
-                log,
-                reported_by_run(last),
-            )
+            what = f"shard {worker.index} failed {TRIES_OF_A_SHARD} times, the last time on {worker.name}: {why}"
+            self._fail(what, log, reported_by_run(last))
         elif worker.failures + (other.failures if other else 0) >= FAILURES_OF_A_WORKER:
             self._give_up(worker, why)
             if other and not other.child:
                 other.lost = why  # both use this GPU
             if all(each.is_out for each in self._workers):
-                self._fail(
-                    f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}",
-                    log,
-                    reported_by_run(last),
-                )
+                what = f"every worker failed {FAILURES_OF_A_WORKER} times in a row; the last, {worker.name}: {why}"
+                self._fail(what, log, reported_by_run(last))
         else:
             self._display.note(f"{worker.name}: shard {worker.index} failed and will be retried: {why}")
             worker.is_waiting = True
@@ -291,13 +279,9 @@ class GpusSupervisor(ProcessLoop):
         self._kill_the_silent()
         total = total_of(self.counts.values())
         self._require_few_errors(total["skipped"])
-        self._status = whole_status(
-            self._state(),
-            self._job.items,
-            total,
-            [(worker.name, worker.status) for worker in self._at_work()],
-            [describe(worker) for worker in self._workers],
-        )
+        at_work = [(worker.name, worker.status) for worker in self._at_work()]
+        workers = [describe(worker) for worker in self._workers]
+        self._status = whole_status(self._state(), self._job.items, total, at_work, workers)
         with contextlib.suppress(OSError):
             self.run_dir.write(STATUS, json.dumps({**self._status, "run_id": self._plan.run_id}, indent=2) + "\n")
         self._display.show(self._status)

@@ -87,12 +87,12 @@ class Worker:
     _stopped_process: StoppedProcess | None = None
     _shown: int = 0
 
-    consumers = property(
-        lambda self: max(
-            least_of(self.shares["consumers"]), len(self.status.get("consumers") or []) if self.follows else 0
-        ),
-        doc="The number set; with autoscaling, the number alive once its run has begun.",
-    )
+    @property
+    def consumers(self):
+        """The number set; with autoscaling, the number alive once its run has begun."""
+        alive = len(self.status.get("consumers") or []) if self.follows else 0
+        return max(least_of(self.shares["consumers"]), alive)
+
     follows = property(lambda self: isinstance(self.shares["consumers"], str))
     name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
     is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins no more shards.")
@@ -119,11 +119,8 @@ class Worker:
     def report(self):
         """All its runs as one, for watchers. `taking_over`: its producer died after the last status."""
         begun = seconds_of(self.status.get("time")) or 0
-        died = [
-            death["time"]
-            for death in self.launcher.get("deaths") or []
-            if death["who"] == "producer" and (seconds_of(death["time"]) or 0) >= begun
-        ]
+        deaths = [death["time"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer"]
+        died = [time for time in deaths if (seconds_of(time) or 0) >= begun]
         return {
             "run_dir": str(self.run_dir) if self.child else None,
             "status": self.status,
@@ -208,11 +205,7 @@ def command_of(plan, worker, index, run_dir, lifeline):
 
 def notable(line):
     """A note of the worker's launcher; empty for progress, the summary, and notes that the whole run repeats."""
-    text = (
-        line.removeprefix("[run] ")
-        if line.startswith("[run] ")
-        else (record(line) or ("", ""))[1]
-        if line.startswith("{")
-        else ""
-    )
+    text = (record(line) or ("", ""))[1] if line.startswith("{") else ""
+    if line.startswith("[run] "):
+        text = line.removeprefix("[run] ")
     return "" if text.startswith(RUN_WIDE_LINES) else text

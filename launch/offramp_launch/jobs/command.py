@@ -257,14 +257,8 @@ def facts_of(places, flags, config, listing=None, listed=None):
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    command = [
-        str(places.producer()),
-        "job-facts",
-        str(listing or ""),
-        *flags,
-        *(["--input-list", str(listed)] if listed else []),
-    ]
-    facts = json.loads(answer_of(command))
+    list_of_input = ["--input-list", str(listed)] if listed else []
+    facts = json.loads(answer_of([str(places.producer()), "job-facts", str(listing or ""), *flags, *list_of_input]))
     facts["identity"].update(hashes_of_processors(config))
     return facts, listing if listing and listing.exists() else None
 
@@ -388,12 +382,8 @@ def merge(places, argv):
     job.require_for_hosts()
     job.require_made_by(build_of(places))
     enter(job)
-    return job_merge.merge(
-        places,
-        job,
-        "--partial" in given,
-        functools.partial(answer_of, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True)),
-    )
+    ask = functools.partial(answer_of, warned=lambda text: print(f"[job] {text}", file=sys.stderr, flush=True))
+    return job_merge.merge(places, job, "--partial" in given, ask)
 
 
 def sbatch(places, argv):

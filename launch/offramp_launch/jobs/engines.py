@@ -94,12 +94,8 @@ def manifest(job, given, flags, is_mount=os.path.ismount):
             )
     port, probe = watched_by(flags)
     secret, image = valid("--secret", given), require_one_line("--image", given["--image"])
-    arguments = [
-        "shard",
-        "--job",
-        require_one_line("the job's folder", str(job.folder)),
-        *(require_one_line("a flag", flag) for flag in flags),
-    ]
+    folder = require_one_line("the job's folder", str(job.folder))
+    arguments = ["shard", "--job", folder, *(require_one_line("a flag", flag) for flag in flags)]
     values = {
         "name": valid("--name", {"--name": f"offramp-{job.id}", **given}),
         "completions": job.shards,
@@ -197,11 +193,9 @@ def watched_by(flags):
 def mount_of(job, given, is_mount):
     """Pods mount the claim under its path here. Errors: LaunchError (USAGE) if folders of the job are elsewhere."""
     above = (folder for folder in (job.folder, *job.folder.parents) if is_mount(folder))
-    mount = (
-        pathlib.Path(require_one_line("--mount", given["--mount"]))
-        if "--mount" in given
-        else next(above, pathlib.Path("/"))
-    )
+    mount = next(above, pathlib.Path("/"))
+    if "--mount" in given:
+        mount = pathlib.Path(require_one_line("--mount", given["--mount"]))
     if not mount.is_absolute() or mount == pathlib.Path("/"):
         raise UsageError(
             f"--mount is {mount}, where a pod cannot mount the claim"

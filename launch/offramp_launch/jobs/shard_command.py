@@ -246,13 +246,8 @@ def make(attempt, note, run_id, lock):
     lock.require_in_place()
     seconds = round(time.monotonic() - began, 3)
     processors = processors_of(run_dir)
-    note_end(
-        note,
-        code,
-        seconds=seconds,
-        run_dir=str(run_dir),
-        records=records_among(job_merge.names_of_parts(job.place(index), processors)),
-    )
+    records = records_among(job_merge.names_of_parts(job.place(index), processors))
+    note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records)
     if fate_of(code) != DONE:
         return code
     job_merge.require_merged(job, index, f"Run the shard again to join it; the run is {run_dir}", ExitCode.CANNOT_WRITE)
@@ -310,15 +305,8 @@ def run(attempt, run_id, lock):
     }
     resume = ["--resume"] if holds_work(place) else []
     argv = [*without_values(attempt.flags, ("--run-dir",)), *words_of(own), *resume]
-    code = run_command.start(
-        places,
-        argv,
-        typed,
-        go_on=f"{places.continue_command_line()} {shlex.join(typed)}",
-        held=lock,
-        first=attempt.first,
-    )
-    return code, run_dir
+    go_on = f"{places.continue_command_line()} {shlex.join(typed)}"
+    return run_command.start(places, argv, typed, go_on, lock, attempt.first), run_dir
 
 
 def holds_work(place):

@@ -100,18 +100,11 @@ def programs_of(ladder):
     """For chrome_events.write(). Each rung's time starts at its first measured batch, so rungs are aligned."""
     for index, key in enumerate(ladder.keys, start=1):
         trace = ladder.traces[key]
-        zero = (
-            trace.window[0]
-            if trace.window
-            else min((entry.begin for program in trace.programs for entry in program.ranges), default=0)
-        )
+        begins = (entry.begin for program in trace.programs for entry in program.ranges)
+        zero = trace.window[0] if trace.window else min(begins, default=0)
         for number, program in enumerate(trace.programs):
-            yield (
-                program,
-                index * PROGRAMS_OF_A_RUNG + number,
-                f"{index} {rung_named(key).title}: {program.process} {program.pid}",
-                zero,
-            )
+            name = f"{index} {rung_named(key).title}: {program.process} {program.pid}"
+            yield program, index * PROGRAMS_OF_A_RUNG + number, name, zero
 
 
 def draw(ladder, folder):

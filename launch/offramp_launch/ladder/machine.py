@@ -47,9 +47,5 @@ def driver_release(file=DRIVER_FILE):
 
 
 def describe_build(places):
-    return ", ".join(
-        filter(
-            None,
-            (f"offramp-ladder {version_of(places.ladder()) or ''}".rstrip(), places.commit(), str(places.programs())),
-        )
-    )
+    program = f"offramp-ladder {version_of(places.ladder()) or ''}".rstrip()
+    return ", ".join(filter(None, (program, places.commit(), str(places.programs()))))

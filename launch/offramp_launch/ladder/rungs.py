@@ -105,21 +105,16 @@ def of_run(config):
 
 def program_of(places, strategy):
     """The ladder's program for other strategies than the default; the producer, also to refuse an unknown one."""
-    return (
-        places.ladder()
-        if strategy != USUAL and ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS}
-        else places.producer()
-    )
+    is_known = ("--strategy", strategy) in {rung.flags[:2] for rung in RUNGS}
+    return places.ladder() if is_known and strategy != USUAL else places.producer()
 
 
 def not_recovered(config):
     """Why no producer can take over in such a run; empty if one can."""
     rung = of_run(config)
-    return (
-        ""
-        if rung.survives_producer
-        else f"--strategy {rung.key} does not survive the death of its producer. Use streams, async or pool"
-    )
+    if rung.survives_producer:
+        return ""
+    return f"--strategy {rung.key} does not survive the death of its producer. Use streams, async or pool"
 
 
 def choose_rungs(text):

@@ -8,15 +8,8 @@ NOTHING = "–"
 FIRST = RUNGS[0]
 LAST = RUNGS[-2]
 
-RATES = (
-    "rung",
-    "batches/s",
-    "of compute alone",
-    "GPU idle",
-    "copy GB/s",
-    "producer CPU ms/batch",
-    "first batch s",
-    "results",
+RATES = tuple(
+    "rung|batches/s|of compute alone|GPU idle|copy GB/s|producer CPU ms/batch|first batch s|results".split("|")
 )
 GAINS = ("rung", "batches/s", "article steps/s", "gain", "article's gain", "in all", "article's in all")
 PER_BATCH = ("rung", "step", "compute", "h2d", "d2h", "idle gap", "process", "map", "unmap")
@@ -25,13 +18,10 @@ PER_BATCH_KEYS = ("step", "compute", "h2d", "d2h", "idle", "process", "map", "un
 
 def tables(ladder):
     """(title, head, rows) of each table. All cells are text."""
+    gains = [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT]
     return [
         ("Rates", RATES, [_rates(key, ladder.rungs[key]) for key in ladder.keys]),
-        (
-            "Gains, beside the article's (on an L40S)",
-            GAINS,
-            [_gains(key, ladder.rungs[key]) for key in ladder.keys if key != LIMIT],
-        ),
+        ("Gains, beside the article's (on an L40S)", GAINS, gains),
         ("Milliseconds per batch", PER_BATCH, [_per_batch(key, ladder.rungs[key]) for key in ladder.keys]),
     ]
 
@@ -124,11 +114,9 @@ def heading(ladder):
     copied = next(
         (figures["copy_bytes_per_batch"] for figures in ladder.rungs.values() if figures["copy_bytes_per_batch"]), None
     )
-    ceiling_text = NOTHING
-    if ceiling:
-        ceiling_text = f"{ceiling:.1f} GB/s" + (
-            f" = {ceiling * 1e9 / copied:.2f} batches/s of {copied / 1e6:.1f} MB" if copied else ""
-        )
+    ceiling_text = f"{ceiling:.1f} GB/s" if ceiling else NOTHING
+    if ceiling and copied:
+        ceiling_text += f" = {ceiling * 1e9 / copied:.2f} batches/s of {copied / 1e6:.1f} MB"
     return [
         f"machine: {header['machine']}",
         f"build: {header['build']}",
@@ -176,17 +164,11 @@ def as_json(ladder):
         for rung in RUNGS
         if rung.article_rate
     }
-    return (
-        json.dumps(
-            {
-                **ladder.header,
-                "limits": ladder.limits,
-                "results": {"equal": ladder.check.equal, "rungs": ladder.check.verdicts},
-                "rungs": {key: {"title": rung_named(key).title, **ladder.rungs[key]} for key in ladder.keys},
-                "article": {**article, "gain_in_all": ARTICLE_GAIN_IN_ALL, "machine": "L40S"},
-            },
-            indent=1,
-            ensure_ascii=False,
-        )
-        + "\n"
-    )
+    whole = {
+        **ladder.header,
+        "limits": ladder.limits,
+        "results": {"equal": ladder.check.equal, "rungs": ladder.check.verdicts},
+        "rungs": {key: {"title": rung_named(key).title, **ladder.rungs[key]} for key in ladder.keys},
+        "article": {**article, "gain_in_all": ARTICLE_GAIN_IN_ALL, "machine": "L40S"},
+    }
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"

@@ -14,11 +14,8 @@ def make_venv(places):
     """Makes build/venv with this Python, or the one it was made with; again when its Python no longer starts."""
     if importlib.util.find_spec("pip") if sys.prefix == str(places.venv) else _starts(places.venv_python):
         return
-    run_step(
-        "Python environment",
-        [getattr(sys, "_base_executable"), "-m", "venv", "--clear", str(places.venv)],
-        places.logs / "venv.log",
-    )
+    command = [getattr(sys, "_base_executable"), "-m", "venv", "--clear", str(places.venv)]
+    run_step("Python environment", command, places.logs / "venv.log")
 
 
 def _starts(python):

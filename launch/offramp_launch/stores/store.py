@@ -80,18 +80,11 @@ class Store:
 
     def _open(self, seconds):
         first, longest, whole = (datetime.timedelta(seconds=value) for value in (0.1, 1, 10))
+        backoff = {"init_backoff": first, "max_backoff": longest, "base": 2}
         return importlib.import_module("obstore.store").from_url(
             self.url,
-            client_options={
-                "allow_http": True,
-                "connect_timeout": f"{CONNECT_SECONDS}s",
-                "timeout": f"{seconds}s",
-            },
-            retry_config={
-                "max_retries": 2,
-                "retry_timeout": whole,
-                "backoff": {"init_backoff": first, "max_backoff": longest, "base": 2},
-            },
+            client_options={"allow_http": True, "connect_timeout": f"{CONNECT_SECONDS}s", "timeout": f"{seconds}s"},
+            retry_config={"max_retries": 2, "retry_timeout": whole, "backoff": backoff},
             **self._credentials,
         )
 

@@ -142,12 +142,9 @@ class Window:
 
     def most_load_of_the_device(self):
         """Busy consumers if the device always computed; infinite where unknown; low while batches queue for slabs."""
-        computed = (
-            None
-            if None in (self.first.computing, self.last.computing)
-            else (self.last.computing - self.first.computing) / self.seconds
-        )
-        return self.load / max(0.02, computed) if computed else math.inf
+        if None in (self.first.computing, self.last.computing) or self.last.computing == self.first.computing:
+            return math.inf
+        return self.load / max(0.02, (self.last.computing - self.first.computing) / self.seconds)
 
     def is_like(self, load):
         """`load`: (seconds a sample, samples a second)"""

@@ -44,16 +44,13 @@ def memory_room():
     """Bytes that it may still allocate, not counting the page cache; infinite without a limit."""
     rooms = [math.inf]
     for folder, is_first in groups("memory"):
-        limit, usage, prefix = (
-            ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
-            if is_first
-            else ("memory.max", "memory.current", "")
-        )
+        limit, usage, prefix = "memory.max", "memory.current", ""
+        if is_first:
+            limit, usage, prefix = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
         limit, usage = _number(folder / limit), _number(folder / usage)
         if None not in (limit, usage) and limit < NO_LIMIT:
-            cache = sum(
-                int(value) for key, value in _pairs(folder / "memory.stat") if key in {prefix + each for each in CACHE}
-            )
+            kinds = {prefix + each for each in CACHE}
+            cache = sum(int(value) for key, value in _pairs(folder / "memory.stat") if key in kinds)
             rooms.append(max(0, limit - max(0, usage - cache)))
     return min(rooms)
 

@@ -42,17 +42,11 @@ class ProgramSupervisor(Supervisor):
         if self._status:
             self._before.add(self._status.get("pid"))
         lifeline = f"{self._lifeline_read}:{os.fstat(self._lifeline_read).st_ino}"
-        return Child(
-            "producer",
-            self._plan.producer,
-            self._plan.run_dir.log("producer"),
-            (self._lifeline_read,),
-            env={
-                **self._environment,
-                "OFFRAMP_LIFELINE_FD": lifeline,
-                **({"OFFRAMP_RESUME": "true"} if self._producer_pids else {}),
-            },
-        )
+        environment = {**self._environment, "OFFRAMP_LIFELINE_FD": lifeline}
+        if self._producer_pids:
+            environment["OFFRAMP_RESUME"] = "true"
+        log = self._plan.run_dir.log("producer")
+        return Child("producer", self._plan.producer, log, (self._lifeline_read,), env=environment)
 
     def _facts(self):
         """A dead program's status stays current until its successor writes one, and counts once."""

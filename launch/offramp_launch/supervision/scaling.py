@@ -9,7 +9,7 @@ import signal
 import time
 
 from offramp_launch.arguments import setting_given
-from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.exit_code import LaunchError, codes
 from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
 from offramp_launch.supervision.children import Child
@@ -19,28 +19,15 @@ MOST_CONSUMERS = 64  # capacity of a run's table of consumers
 LEAST_OF_A_MACHINE = 4  # smallest maximum: consumers that wait for a disk or a server need no core
 SOON_SECONDS = 30  # after its first slab, a consumer's death is due to its slab, not to a lack of room
 # Exit statuses of a consumer that was dismissed, or whose run or sink is gone.
-NO_FAILURES = (
-    ExitCode.OK,
-    ExitCode.NO_SUCH_RUN,
-    ExitCode.SINK_UNAVAILABLE,
-    ExitCode.PRODUCER_GONE,
-    ExitCode.INTERRUPTED,
-    -signal.SIGTERM,
-)
+NO_FAILURES = codes("OK NO_SUCH_RUN SINK_UNAVAILABLE PRODUCER_GONE INTERRUPTED") | {-signal.SIGTERM}
 CONSUMER_BYTES = 256 << 20  # memory of one consumer, without the slabs, which all share
 
 
 def most_of_this_machine(cores=None):
     """Largest number of consumers under `auto`: two per core, as far as memory allows."""
     cores = cores_of_this_machine() if cores is None else cores
-    return max(
-        1,
-        min(
-            MOST_CONSUMERS,
-            max(LEAST_OF_A_MACHINE, 2 * cores),
-            int(min(available_memory() / CONSUMER_BYTES, MOST_CONSUMERS)),
-        ),
-    )
+    by_memory = int(min(available_memory() / CONSUMER_BYTES, MOST_CONSUMERS))
+    return max(1, min(MOST_CONSUMERS, max(LEAST_OF_A_MACHINE, 2 * cores), by_memory))
 
 
 def cores_of_this_machine():

@@ -130,14 +130,9 @@ class Supervisor(Watch):
         if not explained and not self._abandoned and not self.failure:
             self._logbook.note_death("producer", self._producer.ending())
             # An error that it reported is repeated as the run's failure.
-            self._display.note(
-                f"producer {self._producer.ending()}"
-                + (
-                    ""
-                    if self._producer.reported_error()
-                    else f"; the end of its log:\n{self._producer.final_messages()}"
-                )
-            )
+            log = f"; the end of its log:\n{self._producer.final_messages()}"
+            ending = f"producer {self._producer.ending()}"
+            self._display.note(ending if self._producer.reported_error() else ending + log)
         self._status_pid_at_end = self._status.get("pid")
         if not self._producer_follows():
             self._end_consumers()
@@ -162,13 +157,11 @@ class Supervisor(Watch):
         if self._draining or self._abandoned or self.failure:
             return False
         if self._recovery.is_too_large(self._producer, self.completed()):
-            self.fail(
-                LaunchError(
-                    f"{TOO_LITTLE_MEMORY}: its producer was killed before any batch was done, with {gibibytes(self._producer.peak_bytes)} in "
-                    f"use ({self._producer.ended_for_memory}); of this machine's {gibibytes(control_groups.machine_memory())}, {gibibytes(control_groups.available_memory())} are available now",
-                    LESS_MEMORY,
-                )
-            )
+            used, why = gibibytes(self._producer.peak_bytes), self._producer.ended_for_memory
+            whole, free = map(gibibytes, (control_groups.machine_memory(), control_groups.available_memory()))
+            what = f"its producer was killed before any batch was done, with {used} in use ({why})"
+            memory = f"of this machine's {whole}, {free} are available now"
+            self.fail(LaunchError(f"{TOO_LITTLE_MEMORY}: {what}; {memory}", LESS_MEMORY))
             return False
         if self._plan.not_recovered:
             self._display.note(self._plan.not_recovered)

@@ -100,13 +100,8 @@ class Watch(ProcessLoop):
         return self._plan.consumer
 
     def _spawn(self, name, argv, identity):
-        return Child(
-            name,
-            [*argv, "--lifeline-fd", str(self._lifeline_read)],
-            self._plan.run_dir.log(name),
-            (self._lifeline_read,),
-            **identity,
-        )
+        command = [*argv, "--lifeline-fd", str(self._lifeline_read)]
+        return Child(name, command, self._plan.run_dir.log(name), (self._lifeline_read,), **identity)
 
     def _others(self):
         """Children that are not consumers."""
@@ -140,13 +135,9 @@ class Watch(ProcessLoop):
             self.completed(), (self._status.get("releases") or {}).get("failed") or 0
         ):
             why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
-            self.fail(
-                LaunchError(
-                    f"slabs failed {FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between; the last: {why[-1]}",
-                    f"The consumers' logs have the details: {self._plan.run_dir.logs}",
-                    ExitCode.DEAD_LETTERS,
-                )
-            )
+            how = f"{FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between"
+            logs = f"The consumers' logs have the details: {self._plan.run_dir.logs}"
+            self.fail(LaunchError(f"slabs failed {how}; the last: {why[-1]}", logs, ExitCode.DEAD_LETTERS))
 
     # -- the run, as the slots see it -------------------------------------------------------------------------------
 
@@ -242,17 +233,12 @@ class Watch(ProcessLoop):
     def _begin_trace(self, seconds):
         """Traces the producer and all its known consumers; not the consumers when they run as another user."""
         self._look()  # include consumers that joined just now
-        producer = (
-            [("producer", self._status["pid"])]
-            if self._status.get("pid") and self._status.get("state") not in ENDS
-            else []
-        )
-        consumers = (
-            []
-            if self._plan.account
-            else [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
-        )
-        return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, producer + consumers)}
+        programs = []
+        if self._status.get("pid") and self._status.get("state") not in ENDS:
+            programs.append(("producer", self._status["pid"]))
+        if not self._plan.account:
+            programs += [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
+        return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, programs)}
 
     def _consumers_that_are(self, what):
         """Process ids of the consumers whose `what` is set in the run's last status."""

@@ -175,17 +175,8 @@ class Outline:
 def draw_timeline(trace, outline, title, paths):
     """Writes the picture to each path. `trace`: all ranges in the outline's view. Errors: those of drawing.draw()."""
     view, lanes = outline.view(), outline.lanes
-    panel = Panel(
-        trace,
-        view,
-        [(lane, LANE_LABELS[lane]) for lane in lanes],
-        "compute" in lanes and outline.every_batch_is_timed(),
-    )
+    is_idle_known = "compute" in lanes and outline.every_batch_is_timed()
+    panel = Panel(trace, view, [(lane, LANE_LABELS[lane]) for lane in lanes], is_idle_known)
     seconds = (outline.window[1] - outline.window[0]) / 1e9
-    draw_panels(
-        paths,
-        [panel],
-        title,
-        [f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"],
-        "milliseconds",
-    )
+    part = f"{(view.end - view.begin) / 1e6:.3g} ms in the middle of {seconds:g} s; {len(trace.programs)} programs"
+    draw_panels(paths, [panel], title, [part], "milliseconds")

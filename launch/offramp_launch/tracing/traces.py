@@ -41,21 +41,14 @@ class Trace:
 
     def device(self, lane):
         """The device's ranges of a lane, as (begin, end)."""
-        return [
-            (entry.begin, entry.end)
-            for program in self.programs
-            for entry in program.ranges
-            if entry.device and entry.lane == lane
-        ]
+        return [(each.begin, each.end) for _, each in self._ranges() if each.device and each.lane == lane]
 
     def named(self, name):
         """(program, range) of the host's ranges of this name."""
-        return [
-            (program, entry)
-            for program in self.programs
-            for entry in program.ranges
-            if not entry.device and entry.name == name
-        ]
+        return [(program, each) for program, each in self._ranges() if not each.device and each.name == name]
+
+    def _ranges(self):
+        return ((program, each) for program in self.programs for each in program.ranges)
 
 
 def read_trace(folder):

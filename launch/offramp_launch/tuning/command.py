@@ -73,21 +73,15 @@ def start(places, argv):
         contextlib.ExitStack() as at_the_end,
     ):
         with interrupts.deferred():
-            trials = Trials(
-                places,
-                arguments.without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN)),
-                config,
-                folder_for_results(config, places),
-            )
+            flags = arguments.without_values(flags, (*FOUND_ANEW, *OF_ONE_RUN))
+            trials = Trials(places, flags, config, folder_for_results(config, places))
             at_the_end.callback(trials.close)
-        try_out(
-            search,
-            trials,
-            bounds,
-            bounds.within(settings.default_consumers(config)),
-            deadline - REPORT_SECONDS,
-            lambda line: print(f"[tune] {line}", file=notes, flush=True),
-        )
+        consumers = bounds.within(settings.default_consumers(config))
+
+        def note(line):
+            print(f"[tune] {line}", file=notes, flush=True)
+
+        try_out(search, trials, bounds, consumers, deadline - REPORT_SECONDS, note)
     return report(search, typed, as_json)
 
 
@@ -178,29 +172,16 @@ def report(search, typed, as_json):
     flags = arguments.words_of({f"--{name}": value or None for name, value in found.items()})
     words = [*arguments.without_values(arguments.to_type_again(typed), FOUND_ANEW), *flags]
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "tried": [{**setting, **dataclasses.asdict(outcome)} for setting, outcome in search.trials],
-                    "best": {**search.best, **dataclasses.asdict(search.best_outcome)},
-                    "flags": flags,
-                    "command": ["run", *arguments.shown(words)],
-                },
-                indent=2,
-            )
-        )
+        whole = {
+            "tried": [{**setting, **dataclasses.asdict(outcome)} for setting, outcome in search.trials],
+            "best": {**search.best, **dataclasses.asdict(search.best_outcome)},
+            "flags": flags,
+            "command": ["run", *arguments.shown(words)],
+        }
+        print(json.dumps(whole, indent=2))
         return int(ExitCode.OK)
-    print(
-        "\n".join(
-            [
-                "",
-                *table(search),
-                "",
-                f"{search.best_outcome.rate:.1f} samples/s: {shlex.join(flags)}",
-                f"./launch/offramp run {shlex.join(words)}",
-            ]
-        )
-    )
+    best = f"{search.best_outcome.rate:.1f} samples/s: {shlex.join(flags)}"
+    print("\n".join(["", *table(search), "", best, f"./launch/offramp run {shlex.join(words)}"]))
     return int(ExitCode.OK)
 
 

@@ -29,9 +29,8 @@ LONGEST_SECONDS = 25  # from the first released slab: the trial then counts as i
 ANSWER_SECONDS = 2  # for a live run to answer
 # To end a run: it is asked to abandon its work, then to kill its programs, then killed. Its programs die with it.
 ABANDONED_SECONDS, KILLED_SECONDS = 4, 2
-PROGRAMS_SECONDS = (
-    15  # a consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice
-)
+# A consumer whose launcher is gone waits 5 s for a silent producer (kOrphanPatience), and may be slow to notice.
+PROGRAMS_SECONDS = 15
 NOTICED = 0.2  # a stage that waits for this share of the time limits the run
 
 
@@ -133,13 +132,10 @@ class Trial:
 
     def _is_measured(self, window, seconds):
         """Also waits for the autoscaler to settle, for LONGEST_SECONDS at most."""
-        holds = window.seconds >= MEASURED_SECONDS and window.slabs >= SEVERAL
-        return (
-            holds
-            and not self._autoscaler.is_undecided(self._wanted)
-            or seconds >= LONGEST_SECONDS
-            and window.seconds >= MEASURED_SECONDS
-        )
+        if window.seconds < MEASURED_SECONDS:
+            return False
+        is_settled = window.slabs >= SEVERAL and not self._autoscaler.is_undecided(self._wanted)
+        return is_settled or seconds >= LONGEST_SECONDS
 
     def _scale(self, wanted):
         with contextlib.suppress(LaunchError):  # the run is ending

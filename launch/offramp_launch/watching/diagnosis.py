@@ -20,6 +20,25 @@ LIMITS = {
 }
 # first words of a producer's message that explains why no slab is free
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")
+DEAD_LETTERS = "offramp dead-letters list"
+ONE, SEVERAL = ("", "y", "it", "it", "its", "a "), ("s", "ies", "them", "they", "their", "")
+REPLACEMENTS = ("restarts", "takeovers")
+# (its count, the text, whether nothing is lost)
+FAULTS = (
+    (
+        "dead_lettered_samples",
+        "sample{s} dead-lettered because consumers died or failed on {it}: " + DEAD_LETTERS,
+        False,
+    ),
+    ("dropped_samples", "sample{s} dropped: no slab was free", False),
+    ("skipped", "item{s} skipped: {they} could not be read", False),
+    ("spilled_samples", "sample{s} on disk, waiting for a consumer", True),
+    ("failed", "slab{s} that {a}consumer{s} returned as failed", False),
+    ("redelivered", "slab{s} redelivered: {their} first consumer{s} did not finish {it}", True),
+    ("restarts", "consumer{s} restarted", True),
+    ("takeovers", "producer{s} that replaced {a}dead one{s}", True),
+    ("visibility_timeouts", "deliver{y} that exceeded the visibility timeout", False),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,55 +337,24 @@ def outcome(status):
     return ", ".join(parts)
 
 
+def in_number(count, text):
+    """The text with the forms of one, or of several."""
+    return text.format(**dict(zip(("s", "y", "it", "they", "their", "a"), ONE if count == 1 else SEVERAL)))
+
+
 def faults(document):
     """[(count, UTC time or name; text; whether nothing is lost)]"""
     status = document.get("status") or {}
     releases = status.get("releases") or {}
-    known = [
-        (
-            status.get("dead_lettered_samples"),
-            "sample dead-lettered because consumers died or failed on it: offramp dead-letters list",
-            "samples dead-lettered because consumers died or failed on them: offramp dead-letters list",
-            False,
-        ),
-        (status.get("dropped_samples"), "sample dropped: no slab was free", "samples dropped: no slab was free", False),
-        (status.get("skipped"), "item skipped: it could not be read", "items skipped: they could not be read", False),
-        (
-            status.get("spilled_samples"),
-            "sample on disk, waiting for a consumer",
-            "samples on disk, waiting for a consumer",
-            True,
-        ),
-        (
-            releases.get("failed"),
-            "slab that a consumer returned as failed",
-            "slabs that consumers returned as failed",
-            False,
-        ),
-        (
-            status.get("redelivered"),
-            "slab redelivered: its first consumer did not finish it",
-            "slabs redelivered: their first consumers did not finish them",
-            True,
-        ),
-        (document.get("restarts"), "consumer restarted", "consumers restarted", True),
-        (document.get("takeovers"), "producer that replaced a dead one", "producers that replaced dead ones", True),
-        (
-            status.get("visibility_timeouts"),
-            "delivery that exceeded the visibility timeout",
-            "deliveries that exceeded the visibility timeout",
-            False,
-        ),
-        *(
-            (releases.get(name), f"release refused: {name}", f"releases refused: {name}", False)
-            for name in ("stale", "foreign", "malformed")
-        ),
-        *(
-            (count, f"message refused: {reason}", f"messages refused: {reason}", False)
-            for reason, count in (status.get("refused") or {}).items()
-        ),
+    counts = {**status, "failed": releases.get("failed"), **{name: document.get(name) for name in REPLACEMENTS}}
+    known = [(counts.get(name), text, is_mild) for name, text, is_mild in FAULTS]
+    known += [
+        (releases.get(name), f"release{{s}} refused: {name}", False) for name in ("stale", "foreign", "malformed")
     ]
-    found = [(number(count), one if count == 1 else many, mild) for count, one, many, mild in known if count]
+    found = [(number(count), in_number(count, text), is_mild) for count, text, is_mild in known if count]
+    for reason, count in (status.get("refused") or {}).items():
+        if count:
+            found.append((number(count), f"{in_number(count, 'message{s} refused')}: {reason}", False))
     found += [
         (str(death.get("time")), f"{death.get('who')}: {death.get('how')}", False)
         for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])

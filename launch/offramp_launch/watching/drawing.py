@@ -71,11 +71,8 @@ def beside(left, right, width):
 
 def head_lines(document, view, width):
     status, now = document.get("status") or {}, view["sentence"]
-    facts = [
-        f"run {document.get('run_id')}",
-        (status.get("model") or status.get("name") or "").split(",")[0],
-        status.get("device"),
-    ]
+    model = (status.get("model") or status.get("name") or "").split(",")[0]
+    facts = [f"run {document.get('run_id')}", model, status.get("device")]
     style = f"bold {ALARM}" if now["kind"] in ("failed", "no consumers") else "bold"
     why = wrapped(now["why"], ALARM, width, 3) if now["alarm"] else [cells((now["why"], QUIET))]
     first = cells(("offramp top  ", HEAD), ("  ".join(filter(None, facts)), QUIET))
@@ -106,13 +103,11 @@ def bar(done, lost, width):
 def chart_of(values, most=1.0):
     """A bar for each value. `most`: the value of a full bar; None: the greatest value."""
     most = most or max((value for value in values if value is not None), default=0)
-    return Text(
-        "".join(
-            " " if value is None else BARS[max(1, min(8, round(8 * value / most)))] if most and value else "▁"
-            for value in values
-        ),
-        ACCENT,
-    )
+
+    def bar_of(value):
+        return BARS[max(1, min(8, round(8 * value / most)))] if most and value else "▁"
+
+    return Text("".join(" " if value is None else bar_of(value) for value in values), ACCENT)
 
 
 def headed(title, aside, lines, width):

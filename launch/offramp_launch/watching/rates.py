@@ -125,14 +125,8 @@ def copy_seconds(document):
     def seconds(counters):
         return ((counters or {}).get("stage_seconds") or {}).get("d2h", {}).get("sum")
 
-    runs = (
-        [report for report in document["workers"].values() if report.get("run_dir")]
-        if document.get("workers")
-        else [document]
-    )
-    known = [
-        seconds(report.get("status")) + (seconds(report.get("earlier")) or 0)
-        for report in runs
-        if seconds(report.get("status")) is not None
-    ]
+    workers = document.get("workers")
+    runs = [report for report in workers.values() if report.get("run_dir")] if workers else [document]
+    runs = [report for report in runs if seconds(report.get("status")) is not None]
+    known = [seconds(report["status"]) + (seconds(report.get("earlier")) or 0) for report in runs]
     return sum(known) / len(known) if known else None

@@ -30,12 +30,8 @@ def view_of(document, rates, now=None):
             rates.add(document, now)
         return complete_view(document, rates)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
-        return {
-            **complete_view({}, rates),
-            "sentence": dataclasses.asdict(
-                diagnosis.Sentence("malformed", "The run's status is malformed", repr(problem), True)
-            ),
-        }
+        malformed = diagnosis.Sentence("malformed", "The run's status is malformed", repr(problem), True)
+        return {**complete_view({}, rates), "sentence": dataclasses.asdict(malformed)}
 
 
 def complete_view(document, rates):
@@ -139,18 +135,10 @@ def slabs_of_one(status, whose):
         if reported
         else "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
     )
-    return {
-        "whose": whose,
-        "states": states,
-        "is_known": bool(reported),
-        "holders": {
-            slab: consumer.get("pid")
-            for consumer in status.get("consumers") or []
-            for slab in consumer.get("held") or []
-        }
-        if reported
-        else {},
-    }
+    holders: dict = {}
+    for consumer in status.get("consumers") or [] if reported else []:
+        holders.update(dict.fromkeys(consumer.get("held") or [], consumer.get("pid")))
+    return {"whose": whose, "states": states, "is_known": bool(reported), "holders": holders}
 
 
 def slabs_in_words(document, slabs):

@@ -26,7 +26,7 @@ from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.supervision.events import Timers
 from offramp_launch.status_schema import validate_status
-from offramp_launch.watching import address, health
+from offramp_launch.watching import address, server
 from offramp_launch.watching.counters import BusySeconds, added, counters_of, grown
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.exporter import StatusExporter
@@ -247,12 +247,12 @@ class HealthTest(unittest.TestCase):
             (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
             (of_gpus(), True, False),
         ):
-            self.assertEqual((lives, ready), (health.alive(document, NOW)[0], health.ready(document, NOW)[0]), document)
+            self.assertEqual((lives, ready), (server.alive(document, NOW)[0], server.ready(document, NOW)[0]), document)
 
     def test_names_the_silent_worker(self):
         document = of_gpus()
         document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
-        well, why = health.alive(document, NOW)
+        well, why = server.alive(document, NOW)
         self.assertFalse(well)
         self.assertTrue(why.startswith("cuda:1: the producer has not reported for 10 s"), why)
 
