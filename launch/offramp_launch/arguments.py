@@ -69,6 +69,11 @@ def without_values(argv, names):
     return take_values(argv, names)[1]
 
 
+def without_switches(argv, names):
+    """argv without the named switches, also as `--name=VALUE`."""
+    return [word for word in argv if word.partition("=")[0] not in names]
+
+
 def shown(argv):
     """argv for people and logs, without header values and URL queries, which may be secret."""
     taken, rest = take_values(argv, ("--http-header", URL))

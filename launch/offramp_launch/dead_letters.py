@@ -231,11 +231,8 @@ def retry_all(run_dir, names, command, output, kept_open, run):
             {"at": datetime.datetime.now().isoformat(" ", "seconds"), "exit": ended, "output": output},
         ]
         write_incident(run_dir / FOLDER / f"{name}.json", incident)
-        print(
-            f"{name}: {result}" if ended == 0 else f"offramp: {name}: {result}",
-            file=sys.stdout if ended == 0 else sys.stderr,
-            flush=True,
-        )
+        prefix, stream = ("", sys.stdout) if ended == 0 else ("offramp: ", sys.stderr)
+        print(f"{prefix}{name}: {result}", file=stream, flush=True)
         code = code or shell_code(ended)
     finished = run_program([command[0], "finish", *command[1:]], kept_open)
     return int(code or shell_code(finished))

@@ -53,13 +53,10 @@ def files_for(places, name, language):
     processor, test, ending = LANGUAGES[language]
     source = name + ending
     taken_by = (EXAMPLE_RUN, f"{places.command} consume --run-dir RUN") if places.is_installed else ("", "")
+    of_test = (templates / test).read_text().replace("NAME", name).replace('SOURCE"', f'{source}"')
     return {
         source: (templates / processor).read_text().replace(*taken_by).replace("NAME", name),
-        f"test_{name}.py": (templates / test)
-        .read_text()
-        .replace("NAME", name)
-        .replace('SOURCE"', f'{source}"')
-        .replace('"""Compiles SOURCE ', f'"""Compiles {source} '),
+        f"test_{name}.py": of_test.replace('"""Compiles SOURCE ', f'"""Compiles {source} '),
     }
 
 

@@ -105,10 +105,7 @@ def supervise(work, places, environment, go_on):
 
 
 def conclude(plan, about, supervisor, code, finishing, seconds):
-    """
-    Merges the outputs and writes the summary, once all programs of the run have ended. Returns (the run's exit code,
-    the summary).
-    """
+    """Merges the outputs and writes the summary, once all programs have ended. Returns (exit code, summary)."""
 
     def words(code):
         # A program that was stopped or failed has drained only part of its work.

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 from offramp_launch import interrupts, summary
-from offramp_launch.arguments import shown, to_type_again, without_values, words_of
+from offramp_launch.arguments import shown, to_type_again, without_switches, without_values, words_of
 from offramp_launch.exit_code import (
     ExitCode,
     LaunchError,
@@ -348,7 +348,7 @@ def continue_command(places, typed, config, run_dir, replaces, flags):
     words = [*without_values(to_type_again(typed), (*SETTLED, *flags)), *words_of(flags)]
     anew = replaces and not config.get("resume")
     if not anew:
-        words = [word for word in words if word.partition("=")[0] not in ("--resume", "--overwrite")]
+        words = without_switches(words, ("--resume", "--overwrite"))
     # Without --output a run is identified by its directory.
     where = [] if config.get("output") and not config.get("run-dir") else ["--run-dir", str(run_dir.path)]
     command = shlex.join([places.continue_command_line(), *words, *where, *([] if anew else ["--resume"])])

@@ -41,9 +41,6 @@ class ConsumerUser:
     def of_consumers(self):
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
-    def of_the_producer(self):
-        return {"group": self.gid}
-
 
 def account_of(name):
     """The consumers' user; None when they run as this user, the default."""

@@ -76,7 +76,7 @@ def start(places, argv, typed):
         flags = [*arguments.without_values(flags, ("--device",)), "--device", "cuda"]
     config = on_first_working(devices, lambda: settings.resolve_run(places, flags)[1])
     resume = resume or config["resume"]
-    flags = [flag for flag in flags if flag.partition("=")[0] not in ("--resume", "--overwrite")]
+    flags = arguments.without_switches(flags, ("--resume", "--overwrite"))
     # Overrides a settings file: each shard's run gets its own --resume, and only this launcher makes room.
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     refuse(flags, config)
@@ -266,10 +266,7 @@ def most_errors(limit, items):
 
 
 def conclude(work, supervisor, code, finishing, seconds):
-    """
-    Merges and removes the job if all shards are done, and writes the summary. Returns (the run's exit code, the
-    summary).
-    """
+    """Merges and removes the job if all shards are done, and writes the summary. Returns (exit code, summary)."""
     plan, run_dir, job = work.plan, work.plan.run_dir, work.plan.job
     whole = gpus_summary.join(work.about, job, supervisor, gpus_summary.summaries_of(job, supervisor), seconds)
     failure = supervisor.failure

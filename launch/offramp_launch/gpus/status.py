@@ -35,10 +35,7 @@ def read_status(run_dir):
 
 
 def whole_status(state, items, total, at_work, workers):
-    """
-    `time` is now. `total`: counts of all shards; `at_work`: (name, status of its run) of each working worker;
-    `workers`: a description of each.
-    """
+    """`total`: counts of all shards; `at_work`: (name, its run's status) of working workers; `workers`: described."""
     statuses = [status for _, status in at_work if status]
     # those that wait limit nothing, and all their slabs are free
     computing = [status for status in statuses if not waits_for_turn(status)] or statuses

@@ -6,11 +6,11 @@ import time
 
 from offramp_launch.arguments import folder_given, take_switch, take_values
 from offramp_launch.exit_code import ExitCode, UsageError, WriteError
-from offramp_launch.ladder import machine, nsys, table
+from offramp_launch.ladder import nsys, table
 from offramp_launch.ladder.measuring import Measuring, print_note
 from offramp_launch.ladder.rungs import LIMIT, choose_rungs, rung_named
 from offramp_launch.ladder.saved import Ladder, Saved
-from offramp_launch.ladder.workload import make_workload
+from offramp_launch.ladder.workload import describe_build, describe_machine, has_gpu, make_workload, probe
 from offramp_launch.tracing import chrome_events
 from offramp_launch.tracing.drawing import LANE_LABELS, LANES, Panel, View, draw as draw_panels, view_length
 
@@ -34,8 +34,8 @@ def start(places, argv):
     rungs = choose_rungs(own.get("--rungs", ""))
     folder = folder_given(own.get("--output", places.build / "ladder"))
     device = take_values(argv, ["--device"])[0].get("--device", "")
-    facts = machine.probe(str(places.producer()), device)
-    workload = make_workload(argv, machine.has_gpu(facts, device))
+    facts = probe(str(places.producer()), device)
+    workload = make_workload(argv, has_gpu(facts, device))
     if captures:
         return nsys.capture(places, workload, rungs, folder)
     return measure(places, workload, rungs, facts, Saved(folder), own.get("--json"))
@@ -49,8 +49,8 @@ def measure(places, workload, rungs, facts, saved, json_file):
     saved.write_header(
         {
             "made": time.strftime("%Y-%m-%d %H:%M"),
-            "machine": machine.describe(facts),
-            "build": machine.describe_build(places),
+            "machine": describe_machine(facts),
+            "build": describe_build(places),
             "workload": settings,
             "rungs": outcome,
             "probe": facts,
@@ -122,10 +122,7 @@ def draw(ladder, folder):
 
 
 def draw_pictures(ladder, paths):
-    """
-    Draws the ladder as a timeline, a panel per rung, all on one time scale. Writes it to each path. Returns False if
-    there was nothing to draw. Errors: ImportError without matplotlib.
-    """
+    """A panel per rung, on one time scale. False if there is nothing to draw. Errors: ImportError."""
     keys = [key for key in ladder.keys if ladder.traces[key].window and ladder.traces[key].device("compute")]
     if keys:
         length = view_length([ladder.traces[key] for key in keys])

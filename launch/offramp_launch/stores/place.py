@@ -176,9 +176,9 @@ class Place:
         if owner:
             self._store().store_file(OWNER, self._write_owner(stage, plan), self.work)
             return
-        if not noted and (found := self._store().first_name()) is not None:
+        if not noted and (found := self._store().names(1)):
             raise UsageError(
-                f"--output {self.url} is not empty: it holds {found}, which is of no work in this prefix",
+                f"--output {self.url} is not empty: it holds {found[0]}, which is of no work in this prefix",
                 "Give a prefix without objects",
             )
         shared_folder.write(stage, STORE, json.dumps({"url": self.url, "work": self.work}).encode())

@@ -99,10 +99,6 @@ class Store:
         """An object's bytes; None without it."""
         return self._insist(lambda: bytes(self._library.get(self._store, name).bytes()), otherwise=None)
 
-    def first_name(self):
-        """The name of an object below the prefix; None where there is none."""
-        return next(iter(self.names(1)), None)
-
     def names(self, most):
         """The names of the first objects below the prefix."""
 
@@ -129,10 +125,7 @@ class Store:
         return True
 
     def store_file(self, name, path, work):
-        """
-        Stores a file as an object of this work. An object that is there and has the same bytes stays; another one of
-        the same work is replaced. Errors: Failed for another work's object.
-        """
+        """Stores a file. Equal bytes stay, others of this work are replaced. Errors: Failed for another work's."""
         self._insist(lambda: self._store_once(name, path, work))
 
     def _store_once(self, name, path, work):

@@ -35,9 +35,6 @@ class Recovery:
         """The kernel killed it for lack of memory before any work was done: a successor would need as much."""
         return bool(producer.ended_for_memory) and not completed
 
-    def used_up(self):
-        return self.restarts >= self.limit
-
     def next_delay(self, lived_seconds):
         """Seconds until the next producer starts; counts that start."""
         self.restarts += 1

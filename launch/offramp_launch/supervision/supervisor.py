@@ -102,7 +102,7 @@ class Supervisor(Watch):
             self._logbook.count("takeovers")
 
     def _make_producer(self, command):
-        identity = self._plan.account.of_the_producer() if self._plan.account else {}
+        identity = {"group": self._plan.account.gid} if self._plan.account else {}
         program, *flags = self._plan.producer
         return self._spawn("producer", [program, *command, *flags], identity)
 
@@ -166,7 +166,7 @@ class Supervisor(Watch):
         if self._plan.not_recovered:
             self._display.note(self._plan.not_recovered)
             return False
-        if self._recovery.used_up():
+        if self._recovery.restarts >= self._recovery.limit:
             if self._recovery.limit > 0:
                 self._display.note(
                     f"the producer died {self._recovery.restarts + 1} times, more than --producer-restarts "

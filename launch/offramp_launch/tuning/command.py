@@ -48,11 +48,7 @@ def start(places, argv):
     deadline = time.monotonic() + seconds
     typed = flags
     flags = address.take(flags)[1]  # trials have no HTTP server
-    flags = [
-        flag
-        for flag in arguments.hide_query(flags, os.environ)
-        if flag.partition("=")[0] not in ("--resume", "--overwrite")
-    ]
+    flags = arguments.without_switches(arguments.hide_query(flags, os.environ), ("--resume", "--overwrite"))
     refuse(flags, {})
     flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if arguments.setting_given(name, flags)] + (
@@ -190,14 +186,9 @@ def table(search):
     rows: list[tuple[str, ...]] = [("", *TUNED, "consumers", "samples/s", "held back by")]
     for setting, outcome in search.trials:
         mark = "*" if setting == search.best and outcome.consumers == search.best_outcome.consumers else ""
-        rows.append(
-            (
-                mark,
-                *(str(setting.get(name) or "-") for name in TUNED),
-                str(outcome.consumers or "-"),
-                "-" if outcome.error else f"{outcome.rate:.1f}",
-                f"(did not run: {outcome.error})" if outcome.error else outcome.limiting or "?",
-            )
-        )
+        tuned = (str(setting.get(name) or "-") for name in TUNED)
+        rate = "-" if outcome.error else f"{outcome.rate:.1f}"
+        why = f"(did not run: {outcome.error})" if outcome.error else outcome.limiting or "?"
+        rows.append((mark, *tuned, str(outcome.consumers or "-"), rate, why))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return ["  ".join([*(cell.rjust(width) for cell, width in zip(row, widths)), row[-1]]) for row in rows]

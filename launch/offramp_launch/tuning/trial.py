@@ -119,12 +119,8 @@ class Trial:
         if not is_measured:
             whole = read_object(self._run_dir / "summary.json") or {}
             if whole.get("exit") == 0 and (whole.get("samples") or {}).get("released"):  # its input ended early
-                return Outcome(
-                    whole.get("samples_per_second") or 0.0,
-                    status.get("limiting_stage") or "",
-                    self._wanted,
-                    live_slabs(status.get("slabs") or {}),
-                )
+                rate, slabs = whole.get("samples_per_second") or 0.0, live_slabs(status.get("slabs") or {})
+                return Outcome(rate, status.get("limiting_stage") or "", self._wanted, slabs)
             if not latest or latest.seconds < MEASURED_SECONDS / 2 or not latest.samples:
                 return None
         assert latest

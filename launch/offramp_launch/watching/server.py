@@ -186,7 +186,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path.partition("?")[0]
         answers = {
-            "/": self._page,
+            "/": lambda: self._answer(200, self.server.page, HTML),
             "/metrics": self._metrics,
             "/livez": lambda: self._health(alive),
             "/readyz": lambda: self._health(ready),
@@ -207,9 +207,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer(405, "use GET or HEAD\n", Allow="GET, HEAD")
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse_method
-
-    def _page(self):
-        self._answer(200, self.server.page, HTML)
 
     def _metrics(self):
         open_metrics = "application/openmetrics-text" in self.headers.get("Accept", "")

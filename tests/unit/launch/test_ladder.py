@@ -18,12 +18,12 @@ from made_ladder import MS, ORIGIN, make_ladder
 from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
-from offramp_launch.ladder import command, machine, rungs, saved as ladder_saved, table
+from offramp_launch.ladder import command, rungs, saved as ladder_saved, table
 from offramp_launch.ladder.saved import Ladder, compare_checksums
 from offramp_launch import intervals
 from offramp_launch.tracing import chrome_events, drawing
 from offramp_launch.tracing.traces import Program, Range, Trace, read_trace
-from offramp_launch.ladder.workload import make_workload
+from offramp_launch.ladder.workload import driver_release, make_workload
 
 try:
     import matplotlib
@@ -439,8 +439,8 @@ class MachineTest(InFolder):
         file.write_text(
             "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (x)\nGCC version: gcc 12.2.0\n"
         )
-        self.assertEqual("580.95.05", machine.driver_release(file))
-        self.assertEqual("", machine.driver_release(self.folder / "none"))
+        self.assertEqual("580.95.05", driver_release(file))
+        self.assertEqual("", driver_release(self.folder / "none"))
 
 
 class CommandTest(InFolder):
