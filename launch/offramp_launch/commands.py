@@ -11,6 +11,8 @@ from offramp_launch.standard_streams import lost_stream
 
 # Where each command starts, imported when it is used, and its properties:
 #   sets-up   it installs and builds first, and then needs the set-up's Python; its help lists the set-up's flags
+#   runner    it needs the programs for models
+#   programs  its programs are set up before it starts
 #   works     its exit code reports its work even if its output could not be written
 #   http      it takes --http, which the environment may also set
 #   own-help  it prints its help itself
@@ -19,13 +21,13 @@ COMMANDS = {
     "run": ("starting.run", "sets-up works http own-help packaged"),
     "job": ("starting.job", "sets-up"),
     "shard": ("starting.shard", "sets-up works http"),
-    "demo": ("starting.demo", "sets-up works packaged"),
+    "demo": ("demo_command.start", "sets-up programs works packaged"),
     "consume": ("starting.consume", "sets-up works http own-help packaged"),
     "export": ("exporting.start", "works own-help"),
     "query": ("texts.query", "own-help"),
     "ladder": ("starting.ladder", "sets-up works"),
-    "chaos": ("starting.chaos", "sets-up works packaged"),
-    "tune": ("starting.tune", "sets-up"),
+    "chaos": ("chaos.command.start", "sets-up programs works packaged"),
+    "tune": ("tuning.command.start", "sets-up runner programs"),
     "bench": ("benchmark.start", "sets-up works"),
     "scale": ("live_commands.scale", "works packaged"),
     "reload": ("live_commands.reload", "works packaged"),
@@ -82,6 +84,10 @@ def carry_out(argv):
             return help_of(places, command)
         if has(command, "sets-up"):
             places.keep_compiled()
+        if has(command, "programs"):
+            from offramp_launch import starting
+
+            arguments = starting.set_up_for(places, arguments, needs_runner=has(command, "runner"))
         return start_of(command)(places, arguments)
     except LaunchError as problem:
         print(f"offramp: {problem}", file=sys.stderr)

@@ -71,13 +71,8 @@ def start(places, argv):
 
 def examine(places):
     probe, obstacle = probe_machine(places.producer())
-    findings = [
-        packages(missing_packages(places)),
-        build_folder(places),
-        python(places),
-        libtorch(places),
-        nvcc(places),
-    ]
+    of_the_build = (check(places) for check in (build_folder, python, libtorch, nvcc))
+    findings = [packages(missing_packages(places)), *of_the_build]
     if probe:
         findings += from_probe(probe)
     else:
@@ -356,13 +351,10 @@ def shared_memory(total, free):
     text = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free in /dev/shm"
     if free >= SMALLEST_SHM:
         return Finding("shared memory", text)
-    return fault(
-        "shared memory",
-        text,
-        "remove its files; in docker: --shm-size=16g; in Kubernetes: an emptyDir volume with "
-        "medium: Memory mounted at /dev/shm; else: mount -o remount,size=16g /dev/shm",
-        ExitCode.SHARED_MEMORY_FULL,
-    )
+    in_kubernetes = "in Kubernetes: an emptyDir volume with medium: Memory mounted at /dev/shm"
+    in_containers = f"in docker: --shm-size=16g; {in_kubernetes}"
+    fix = f"remove its files; {in_containers}; else: mount -o remount,size=16g /dev/shm"
+    return fault("shared memory", text, fix, ExitCode.SHARED_MEMORY_FULL)
 
 
 def shmem_enabled():
@@ -385,11 +377,8 @@ def huge_pages(mounts, kernel):
     last = options[-1] if options else []
     huge = next((option.removeprefix("huge=") for option in last if option.startswith("huge=")), "never")
     if huge == "never":
-        return Finding(
-            "huge pages",
-            "not on /dev/shm. With them page-locking a pool is faster, and so is freeing a dead consumer's slab",
-            "mount -o remount,huge=advise /dev/shm",
-        )
+        why = "With them page-locking a pool is faster, and so is freeing a dead consumer's slab"
+        return Finding("huge pages", f"not on /dev/shm. {why}", "mount -o remount,huge=advise /dev/shm")
     return Finding("huge pages", f"/dev/shm is mounted with huge={huge}")
 
 

@@ -30,11 +30,9 @@ def start(places, argv):
     require_compiler(environment)
     require_torch(places, python)
     status = run_python([*places.python_command(python, places.launch / "exporter"), *passed], env=environment)
-    return code_of_command(
-        "export",
-        status,
-        ". TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory; a folder .offramp-export-* beside the model can be removed",
-    )
+    with_one = "TORCHINDUCTOR_COMPILE_THREADS=1 needs the least memory"
+    left = "a folder .offramp-export-* beside the model can be removed"
+    return code_of_command("export", status, f". {with_one}; {left}")
 
 
 def require_compiler(environment):

@@ -94,10 +94,8 @@ def lines_of_status(reply):
         lines.append(f"  updated {age:.1f} s ago")
     lines += [*lines_of_workers(now), *describe_holders(now)]
     if now.get("slabs"):
-        lines.append(
-            "  slabs "
-            + ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in now["slabs"].items() if number)
-        )
+        slabs = (f"{number} {state.replace('_', ' ')}" for state, number in now["slabs"].items() if number)
+        lines.append(f"  slabs {', '.join(slabs)}")
     return lines
 
 

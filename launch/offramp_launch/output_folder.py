@@ -399,12 +399,8 @@ def first_file(folder):
 def holds_work(folder):
     """Whether an Offramp run left work there."""
     with os.scandir(folder) as entries:
-        return any(
-            entry.name.startswith(OF_OFFRAMP)
-            and entry.name not in NOTES
-            and (not entry.is_dir(follow_symlinks=False) or not is_bare(entry.path))
-            for entry in entries
-        )
+        ours = [each for each in entries if each.name.startswith(OF_OFFRAMP) and each.name not in NOTES]
+    return any(not each.is_dir(follow_symlinks=False) or not is_bare(each.path) for each in ours)
 
 
 def holds_work_below(folder):

@@ -91,12 +91,9 @@ def supervise(work, places, environment, go_on):
         return ProgramSupervisor(plan, display, environment)
 
     def lines(supervisor, whole):
-        shown_lines = consume_command.lines_of(
-            whole,
-            work.shown_output,
-            consume_command.followers_among(supervisor.records) if not supervisor.producer_restarts else 0,
-        )
         restarts = supervisor.producer_restarts
+        followers = 0 if restarts else consume_command.followers_among(supervisor.records)
+        shown_lines = consume_command.lines_of(whole, work.shown_output, followers)
         shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))
         goes_on = summary.leaves_work(whole) and (supervisor.died or supervisor.completed())
         return "\n".join([*shown_lines, *summary.labelled(("continue", goes_on and go_on()))])

@@ -14,6 +14,7 @@ PLAIN_SECONDS = 5
 ENDS = ("ended", "abandoned", "failed")
 # Fields of a status, and their words.
 LOSSES = {"skipped": "skipped", "dead_lettered_samples": "dead-lettered", "dropped_samples": "dropped"}
+BUSY = (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
 # Keys of a status's `releases` that are refusals.
 REFUSED_RELEASES = ("foreign", "stale", "malformed")
 # Columns from which everything fits on one line.
@@ -45,11 +46,7 @@ def held_back(status):
     """Utilization and limiting stage; empty for a finished run."""
     if status.get("state") in ENDS:
         return ""
-    parts = [
-        f"{name} {100 * status[key]:.0f}%"
-        for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
-        if status.get(key) is not None
-    ]
+    parts = [f"{name} {100 * status[key]:.0f}%" for key, name in BUSY if status.get(key) is not None]
     if status.get("limiting_stage"):
         parts.append(f"held back by {status['limiting_stage']}")
     return ", ".join(parts)

@@ -13,8 +13,10 @@ from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.stores.place import url_given
 
 
-def set_up_for(places, argv, beside=()):
+def set_up_for(places, argv, beside=(), needs_runner=False):
     """Sets up the programs. Returns the programs' flags. `beside`: further flags, given elsewhere."""
+    if needs_runner:
+        require_runner(places)
     if places.is_installed:
         return argv
     flags, passed = take_values(argv, TOOLCHAIN_FLAGS)
@@ -87,11 +89,11 @@ def run(places, argv):
 
         return on_ray.run(argv)
     if places.is_installed and not places.producer().exists() and "--producer" not in names:
-        from offramp_launch import installed
+        from offramp_launch import demo_command, installed
 
         if not installed.is_demo(argv):
             raise installed.no_runner()
-        return demo(places, argv)
+        return demo_command.start(places, argv)
     argv = set_up_for(places, argv)
     if names.intersection(("--gpus", "--shards", "--start-ahead")):
         from offramp_launch.gpus.command import start
@@ -126,13 +128,6 @@ def consume(places, argv):
     return consume_command.start(places, argv, ["consume", *argv])
 
 
-def demo(places, argv):
-    argv = set_up_for(places, argv)
-    from offramp_launch import demo_command
-
-    return demo_command.start(places, argv)
-
-
 def job(places, argv):
     if argv[:1] == ["ray"]:
         from offramp_launch.jobs import on_ray
@@ -141,8 +136,7 @@ def job(places, argv):
     from offramp_launch.jobs import command
 
     if argv[:1] not in (["status"], ["sbatch"], ["k8s"]):
-        require_runner(places)
-        argv = set_up_for(places, argv, flags_of_job(argv))
+        argv = set_up_for(places, argv, flags_of_job(argv), needs_runner=True)
     return command.start(places, argv)
 
 
@@ -171,18 +165,3 @@ def ladder(places, argv):
     from offramp_launch.ladder import command
 
     return command.start(places, passed)
-
-
-def tune(places, argv):
-    require_runner(places)
-    argv = set_up_for(places, argv)
-    from offramp_launch.tuning import command
-
-    return command.start(places, argv)
-
-
-def chaos(places, argv):
-    argv = set_up_for(places, argv)
-    from offramp_launch.chaos import command
-
-    return command.start(places, argv)

@@ -28,11 +28,8 @@ def merge(producer_summary, records):
     consumers = []
     for record in records:
         entry = {"pid": record["pid"], "batches": 0, "samples": 0, **known.pop(record["pid"], {})}
-        entry.update(
-            cpu_seconds=record["cpu_seconds"],
-            exit=record["exit"],
-            signal=signal_name(-record["exit"]) if record["exit"] < 0 else None,
-        )
+        entry.update(cpu_seconds=record["cpu_seconds"], exit=record["exit"])
+        entry["signal"] = signal_name(-record["exit"]) if record["exit"] < 0 else None
         consumers.append(entry)
     consumers += [
         {"batches": 0, "samples": 0, "cpu_seconds": None, "exit": None, "signal": None, **entry}

@@ -59,11 +59,8 @@ def run_ctest(places, preset, arguments, everything):
     print(f"[test] {preset}", flush=True)
     report = report_of(places, preset)
     report.unlink(missing_ok=True)
-    code = subprocess.run(
-        [*without_random_addresses(preset), *ctest_command(places, preset, arguments, everything)],
-        env=environment,
-        check=False,
-    ).returncode
+    command = [*without_random_addresses(preset), *ctest_command(places, preset, arguments, everything)]
+    code = subprocess.run(command, env=environment, check=False).returncode
     if code != 0:
         print(failures_in(report), flush=True)
     if code == 0 and not everything and preset not in SANITIZED:

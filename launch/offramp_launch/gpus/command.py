@@ -201,12 +201,11 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
         settings.keep_settings(
             run_dir, {**whole, "run-id": plan.job.id}, {**settled, "output": config.get("output") or ""}, given
         )
-        return supervise(
-            work,
-            lambda whole: run_steps.continue_command(
-                places, typed, config, run_dir, replaces=False, flags=summary.demanded_flags(whole)
-            ),
-        )
+
+        def go_on(whole):
+            return run_steps.continue_command(places, typed, config, run_dir, False, summary.demanded_flags(whole))
+
+        return supervise(work, go_on)
 
     work = run_steps.Work(plan, settled, str(output), made, about, run_steps.notes_of(settled))
     return work.hold_output(steps, may_hold_job=True)
@@ -273,13 +272,11 @@ def conclude(work, supervisor, code, finishing, seconds):
     if code == 0:
         try:
             lock = plan.output_lock
-            gpus_job.merge(
-                plan.places,
-                job,
-                plan.flags,
-                lambda command, text="": ask(command, text, run_dir, lock, finishing),
-                lock,
-            )
+
+            def ask_program(command, text=""):
+                return ask(command, text, run_dir, lock, finishing)
+
+            gpus_job.merge(plan.places, job, plan.flags, ask_program, lock)
             gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))

@@ -86,11 +86,8 @@ def records_among(names):
 
 def require_whole_files(job, index, processors, done, parts):
     """Errors: LaunchError (BAD_INPUT) if items are done, and one of WHOLE_FILES, or a noted file, is gone."""
-    wanted = [
-        f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name]
-        for name in processors
-        if name in WHOLE_FILES
-    ]
+    known = [name for name in processors if name in WHOLE_FILES]
+    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in known]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
     if done and (gone := [name for name in wanted if name not in parts]):
         raise InputError(

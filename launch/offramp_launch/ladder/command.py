@@ -130,13 +130,9 @@ def draw_pictures(ladder, paths):
             panel_of(ladder, key, f"{number}  {rung_named(key).title}", length)
             for number, key in enumerate(keys, start=1)
         ]
-        draw_panels(
-            paths,
-            panels,
-            "What the GPU does while outputs leave it",
-            [ladder.header["machine"], table.describe_workload(ladder.header["workload"])],
-            "milliseconds, the same scale in every panel; each starts with the compute of a batch",
-        )
+        facts = [ladder.header["machine"], table.describe_workload(ladder.header["workload"])]
+        time_label = "milliseconds, the same scale in every panel; each starts with the compute of a batch"
+        draw_panels(paths, panels, "What the GPU does while outputs leave it", facts, time_label)
     return bool(keys)
 
 

@@ -75,13 +75,9 @@ def make_workload(argv, has_gpu):
     usual = (flag.split() for flag in (*EVERYWHERE, *(ON_A_GPU if has_gpu else WITHOUT_A_GPU)))
     flags = [word for words in usual if words[0] not in given for word in words] + rest
     consumers, flags = take_values(flags, ["--consumers"])
-    return Workload(
-        tuple(flags),
-        count(consumers["--consumers"], "--consumers"),
-        warmup,
-        batches,
-        LIMIT_BATCHES_ON_A_GPU if has_gpu else LIMIT_BATCHES_WITHOUT,
-    )
+    limit_batches = LIMIT_BATCHES_ON_A_GPU if has_gpu else LIMIT_BATCHES_WITHOUT
+    number = count(consumers["--consumers"], "--consumers")
+    return Workload(tuple(flags), number, warmup, batches, limit_batches)
 
 
 DRIVER_FILE = "/proc/driver/nvidia/version"
@@ -100,12 +96,11 @@ def describe_machine(facts):
     device = facts["device"]
     parts = [device["name"]]
     if device["kind"] != "cpu":
+        has_link = device.get("pcie_generation")
         parts += [
             f"driver {driver_release() or device['driver_version']}",
             f"CUDA {cuda_version(device['runtime_version'])}",
-            f"PCIe {device['pcie_generation']} x{device['pcie_width']}"
-            if device.get("pcie_generation")
-            else "link unknown",
+            f"PCIe {device['pcie_generation']} x{device['pcie_width']}" if has_link else "link unknown",
         ]
     else:
         parts.append("no GPU: sizes are small, and the figures do not show performance")

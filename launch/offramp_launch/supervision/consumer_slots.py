@@ -130,12 +130,10 @@ class ConsumerSlots:
         self._run.fail(LaunchError(what, fix, code))
 
     def _fail_without_progress(self, slot, child):
-        self._fail(
-            f"consumers {'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row and nothing was "
-            f"completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
-            f"Its log: {child.log_path}",
-            child.status if child.status > 0 else ExitCode.SYSTEM,
-        )
+        how = f"{'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row"
+        last = f"the last, {slot.name}, {child.ending()}: {reason_of(child)}"
+        what = f"consumers {how} and nothing was completed in between; {last}"
+        self._fail(what, f"Its log: {child.log_path}", child.status if child.status > 0 else ExitCode.SYSTEM)
 
     def _drains_without_sink(self, child):
         return (
@@ -165,11 +163,8 @@ class ConsumerSlots:
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
-            self._fail(
-                f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}",
-                f"Its log: {child.log_path}",
-                child.status,
-            )
+            what = f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}"
+            self._fail(what, f"Its log: {child.log_path}", child.status)
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         elif self._drains_without_sink(child):

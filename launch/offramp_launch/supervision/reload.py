@@ -94,15 +94,11 @@ class Reload:
     def _look_at_newcomer(self, newcomer: ConsumerSlot, child: Child, ready: set) -> None:
         if child.status is not None:
             self._newcomer = None
-            room = (
-                "./launch/offramp scale makes room: scale to one consumer fewer. "
-                if child.status == ExitCode.NO_SUCH_RUN
-                else ""
-            )
-            self._fail(
-                f"{newcomer.name}, the replacement of an old consumer, {child.ending()}: {reason_of(child)}\n    {room}Its log: {child.log_path}",
-                ExitCode.SYSTEM if child.status <= 0 else child.status,
-            )
+            why = f"{newcomer.name}, the replacement of an old consumer, {child.ending()}: {reason_of(child)}"
+            fix = f"Its log: {child.log_path}"
+            if child.status == ExitCode.NO_SUCH_RUN:
+                fix = f"./launch/offramp scale makes room: scale to one consumer fewer. {fix}"
+            self._fail(f"{why}\n    {fix}", ExitCode.SYSTEM if child.status <= 0 else child.status)
         elif child.pid in ready:
             self._newcomer = None
             self._slots.keep(newcomer)

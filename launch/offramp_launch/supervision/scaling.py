@@ -159,11 +159,8 @@ class ConsumerScaling:
             if newcomer.ready_at is None and newcomer.child.status is None and newcomer.child.pid in taking:
                 newcomer.ready_at = now
                 self._slots.keep(newcomer.slot)
-        self._newcomers = [
-            each
-            for each in self._newcomers
-            if each.child.status is None and (each.ready_at is None or now - each.ready_at < SOON_SECONDS)
-        ]
+        alive = [each for each in self._newcomers if each.child.status is None]
+        self._newcomers = [each for each in alive if each.ready_at is None or now - each.ready_at < SOON_SECONDS]
         return False
 
     def _go_back(self, following: Autoscaler, number: int, why: str) -> None:

@@ -55,11 +55,8 @@ def start(places, argv):
         ["decode-workers"] if config["source"] == "synthetic" else []
     )
     bounds = bounds_of_trials(config, flags)
-    search = Search(
-        {name: config.get(name) or 0 for name in TUNED},
-        fixed,
-        most={"decode-workers": max(4, 2 * cores_of_this_machine())},
-    )
+    most = {"decode-workers": max(4, 2 * cores_of_this_machine())}
+    search = Search({name: config.get(name) or 0 for name in TUNED}, fixed, most)
     interrupts.handle_all_signals()
     os.environ.update(OFFRAMP_RESUME="false", OFFRAMP_OVERWRITE="false")
     notes = sys.stderr if as_json else sys.stdout

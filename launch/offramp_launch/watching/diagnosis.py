@@ -6,7 +6,7 @@ import math
 import re
 
 from offramp_launch.exit_code import ExitCode
-from offramp_launch.progress import ENDS, LOSSES, seconds_left, settled
+from offramp_launch.progress import BUSY, ENDS, LOSSES, seconds_left, settled
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LISTED_DEATHS = 5
@@ -126,12 +126,8 @@ def sentence_of_an_end(document):
         return Sentence(
             "abandoned", f"Stopped: {amount(document)}", failure or note or "Pass --resume to do the rest", alarm
         )
-    return Sentence(
-        "ended",
-        f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}",
-        " — ".join(filter(None, (failure, outcome(status)))),
-        alarm,
-    )
+    why = " — ".join(filter(None, (failure, outcome(status))))
+    return Sentence("ended", f"{'Stopped' if is_stopped else 'Ended'}: {amount(document)}", why, alarm)
 
 
 def sentence_of_a_loss(document, silent):
@@ -141,28 +137,16 @@ def sentence_of_a_loss(document, silent):
     if document.get("taking_over"):
         return Sentence("taking over", "The producer died: another one takes over", note)
     if state == "running" and silent > silent_after(document):
-        return Sentence(
-            "silent",
-            f"The producer has not reported for {in_words(silent)}",
-            f"Last report: {sentence(document).text}",
-            True,
-        )
+        text, last = f"The producer has not reported for {in_words(silent)}", sentence(document).text
+        return Sentence("silent", text, f"Last report: {last}", True)
     if mute := mute_workers(document):
         name, seconds = mute[0]
         more = f", and {counted(len(mute) - 1, 'other')} too" if len(mute) > 1 else ""
-        return Sentence(
-            "mute",
-            f"{name} has not reported for {in_words(seconds)}{more}",
-            f"Last report: {sentence(document['workers'][name]).text}",
-            True,
-        )
+        text, last = f"{name} has not reported for {in_words(seconds)}{more}", sentence(document["workers"][name]).text
+        return Sentence("mute", text, f"Last report: {last}", True)
     if lost := [worker for worker in workers if worker.get("state") == "lost"]:
-        return Sentence(
-            "lost",
-            f"{len(lost)} of {counted(len(workers), 'producer')} {are(len(lost))} lost: {lost[0].get('why_lost')}",
-            note or busy_shares(status),
-            True,
-        )
+        number_lost = f"{len(lost)} of {counted(len(workers), 'producer')} {are(len(lost))} lost"
+        return Sentence("lost", f"{number_lost}: {lost[0].get('why_lost')}", note or busy_shares(status), True)
     if (
         status.get("consumers")
         or state == "starting"
@@ -170,11 +154,8 @@ def sentence_of_a_loss(document, silent):
     ):
         return None
     if alive := consumers_alive(document):
-        return Sentence(
-            "joining",
-            f"Waiting for consumers: {counted(alive, 'process', 'processes')} {are(alive)} about to join",
-            note,
-        )
+        joining = f"{counted(alive, 'process', 'processes')} {are(alive)} about to join"
+        return Sentence("joining", f"Waiting for consumers: {joining}", note)
     return Sentence("no consumers", "Waiting for consumers: none is running", note, True)
 
 
@@ -273,11 +254,9 @@ def message(document):
 
 def consumers_alive(document):
     """Consumer processes, joined or not. With --gpus only joined ones are known; each producer keeps its share up."""
-    return document.get("consumers_alive") or sum(
-        worker.get("consumers") or 0
-        for worker in (document.get("status") or {}).get("workers") or []
-        if worker.get("state") == "at work"
-    )
+    workers = (document.get("status") or {}).get("workers") or []
+    at_work = (worker for worker in workers if worker.get("state") == "at work")
+    return document.get("consumers_alive") or sum(worker.get("consumers") or 0 for worker in at_work)
 
 
 def how_many_consumers(document):
@@ -322,11 +301,7 @@ def held_by(consumer):
 
 
 def busy_shares(status):
-    known = [
-        f"{name} {percent(status[key])} busy"
-        for key, name in (("gpu_utilization", "compute"), ("consumer_utilization", "consumers"))
-        if status.get(key) is not None
-    ]
+    known = [f"{name} {percent(status[key])} busy" for key, name in BUSY if status.get(key) is not None]
     return ", ".join(known).capitalize()
 
 
@@ -361,11 +336,8 @@ def faults(document):
     ]
     if (status.get("last_failure") or "").strip():
         found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
-    return found + [
-        (worker["name"], f"given up: {worker['why_lost']}", False)
-        for worker in status.get("workers") or []
-        if worker.get("why_lost")
-    ]
+    lost = [worker for worker in status.get("workers") or [] if worker.get("why_lost")]
+    return found + [(worker["name"], f"given up: {worker['why_lost']}", False) for worker in lost]
 
 
 def clock(time):

@@ -395,11 +395,9 @@ def producer_alive(report, now):
     if (written := seconds_of(status.get("time"))) is None:
         return True, "the producer reports, without a time"
     age = now - written
-    return (
-        (True, "the producer reports")
-        if age < silent_after(report)
-        else (False, f"the producer has not reported for {age:.0f} s (status.json is from {status['time']})")
-    )
+    if age < silent_after(report):
+        return True, "the producer reports"
+    return False, f"the producer has not reported for {age:.0f} s (status.json is from {status['time']})"
 
 
 def ready(document, now):

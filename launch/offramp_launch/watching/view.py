@@ -118,10 +118,8 @@ def producer_rows(document):
 
 def slabs_of(document):
     """The slabs of each producer."""
-    several = [
-        slabs_of_one(report.get("status") or {}, f"{name}, ")
-        for name, report in (document.get("workers") or {}).items()
-    ]
+    workers = (document.get("workers") or {}).items()
+    several = [slabs_of_one(report.get("status") or {}, f"{name}, ") for name, report in workers]
     whole = [each for each in several if each["states"]] or [slabs_of_one(document.get("status") or {}, "")]
     return [each for each in whole if each["states"]]
 
@@ -130,11 +128,9 @@ def slabs_of_one(status, whose):
     """A letter per slab, by number, or by state if only counts are reported. `holders`: processes by slab."""
     names, reported = status.get("slab_state_letters") or LETTERS, status.get("slab_states")
     counts = status.get("slabs") or {}
-    states = (
-        "".join(LETTER_OF.get(names.get(letter) or "", "F") for letter in reported)
-        if reported
-        else "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
-    )
+    states = "".join(letter * (counts.get(state) or 0) for letter, state, _ in reversed(STATES))
+    if reported:
+        states = "".join(LETTER_OF.get(names.get(letter) or "", "F") for letter in reported)
     holders: dict = {}
     for consumer in status.get("consumers") or [] if reported else []:
         holders.update(dict.fromkeys(consumer.get("held") or [], consumer.get("pid")))
