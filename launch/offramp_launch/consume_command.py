@@ -196,21 +196,24 @@ def attend(work, places, endpoint, program):
     )
 
 
-def conclude(plan, about, attendance, code, finishing, seconds):
+def conclude(plan, about, attendance, *ended):
     """Merges the outputs and writes the summary, once all consumers have ended. Returns (exit code, summary)."""
     is_over, status = attendance.run_is_over, attendance.status
-    code, whole = end_own_run(
-        *(plan, about, attendance, code, finishing, seconds, status),
-        words=lambda _: ["finish-own-run", outcome_of(attendance)],
-        explain=lambda code, why, samples: failure_of(code, attendance, why, samples["samples"]["dead_letters"]),
-        run_is_over=is_over,
-    )
+
+    def words(_):
+        return ["finish-own-run", outcome_of(attendance)]
+
+    def explain(code, why, samples):
+        return failure_of(code, attendance, why, samples["samples"]["dead_letters"])
+
+    code, whole = end_own_run(plan, about, attendance, ended, status, words, explain, run_is_over=is_over)
     summary.write_joined(plan.run_dir, whole, run_is_over=is_over, nonce=attendance.nonce)
     return code, whole
 
 
-def end_own_run(plan, about, watch, code, finishing, seconds, totals, words, explain, **more):
-    """Merges the outputs. `words`, `explain`: of end_of_work(). Returns (the exit code, the summary with `more`)."""
+def end_own_run(plan, about, watch, ended, totals, words, explain, **more):
+    """`ended`: (code, Finishing, seconds). `words`, `explain`: of end_of_work(). Returns (exit code, summary)."""
+    code, finishing, seconds = ended
     samples = {"samples": counts(totals)}
     code, failure = end_of_work(plan, finishing, code, samples, words, lambda code, why: explain(code, why, samples))
     batches = totals.get("released_batches") or 0

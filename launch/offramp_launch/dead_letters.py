@@ -270,7 +270,8 @@ def flags_for_tables(run_dir, output, given):
         return []
     for processor in tables:
         contents = processor.removesuffix("-postgres")
-        folder, mark = pathlib.Path(output, processor * (len(processors) > 1)), f".offramp-made-{contents}-postgres"
+        folder = pathlib.Path(output, processor if len(processors) > 1 else "")
+        mark = f".offramp-made-{contents}-postgres"
         folder.mkdir(exist_ok=True)
         if not shared_folder.holds(folder, mark):
             shared_folder.write(folder, mark, mark_of_run(config, processor, mark))

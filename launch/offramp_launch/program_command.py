@@ -101,7 +101,7 @@ def supervise(work, places, environment, go_on):
     return watched(work, str(places.producer()), watch_on, lambda *ended: conclude(plan, work.about, *ended), lines)
 
 
-def conclude(plan, about, supervisor, code, finishing, seconds):
+def conclude(plan, about, supervisor, *ended):
     """Merges the outputs and writes the summary, once all programs have ended. Returns (exit code, summary)."""
 
     def words(code):
@@ -110,15 +110,16 @@ def conclude(plan, about, supervisor, code, finishing, seconds):
         return ["finish-own-run", "unfinished" if how == "ended" and not is_whole else how]
 
     def explain(code, why, samples):
-        ended = supervisor.producer_end_reason()
-        return failure_of(code, supervisor.failure, samples, ended, why, plan.run_dir)
+        producers_end = supervisor.producer_end_reason()
+        return failure_of(code, supervisor.failure, samples, producers_end, why, plan.run_dir)
 
-    code, whole = consume_command.end_own_run(
-        *(plan, about, supervisor, code, finishing, seconds, supervisor.counts(), words, explain),
-        run_is_over=True,
-        producer_exit=supervisor.producer_status,
-        producer_restarts=supervisor.producer_restarts,
-        producer_cpu_seconds=round(supervisor.producer_cpu_seconds, 3),
-    )
+    more = {
+        "run_is_over": True,
+        "producer_exit": supervisor.producer_status,
+        "producer_restarts": supervisor.producer_restarts,
+        "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3),
+    }
+    totals = supervisor.counts()
+    code, whole = consume_command.end_own_run(plan, about, supervisor, ended, totals, words, explain, **more)
     summary.write(plan.run_dir, whole)
     return code, whole

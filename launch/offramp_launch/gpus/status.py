@@ -8,9 +8,7 @@ from offramp_launch.summary import wall_clock
 from offramp_launch.status_schema import validate_status
 from offramp_launch.watching.timestamps import age_of
 
-SUMMED = (
-    *"batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split(),
-)
+SUMMED = "batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split()
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
 TURN = "turn"  # limiting stage of a loaded run while another computes on its device

@@ -8,8 +8,9 @@ NOTHING = "–"
 FIRST = RUNGS[0]
 LAST = RUNGS[-2]
 
-RATES = tuple(
-    "rung|batches/s|of compute alone|GPU idle|copy GB/s|producer CPU ms/batch|first batch s|results".split("|")
+RATES = (
+    *("rung", "batches/s", "of compute alone", "GPU idle", "copy GB/s"),
+    *("producer CPU ms/batch", "first batch s", "results"),
 )
 GAINS = ("rung", "batches/s", "article steps/s", "gain", "article's gain", "in all", "article's in all")
 PER_BATCH = ("rung", "step", "compute", "h2d", "d2h", "idle gap", "process", "map", "unmap")

@@ -21,7 +21,8 @@ LIMITS = {
 # first words of a producer's message that explains why no slab is free
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")
 DEAD_LETTERS = "offramp dead-letters list"
-ONE, SEVERAL = ("", "y", "it", "it", "its", "a "), ("s", "ies", "them", "they", "their", "")
+ONE = {"s": "", "y": "y", "it": "it", "they": "it", "their": "its", "a": "a "}
+SEVERAL = {"s": "s", "y": "ies", "it": "them", "they": "they", "their": "their", "a": ""}
 REPLACEMENTS = ("restarts", "takeovers")
 # (its count, the text, whether nothing is lost)
 FAULTS = (
@@ -314,7 +315,7 @@ def outcome(status):
 
 def in_number(count, text):
     """The text with the forms of one, or of several."""
-    return text.format(**dict(zip(("s", "y", "it", "they", "their", "a"), ONE if count == 1 else SEVERAL)))
+    return text.format(**(ONE if count == 1 else SEVERAL))
 
 
 def faults(document):
