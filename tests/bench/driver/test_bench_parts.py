@@ -1,12 +1,9 @@
 """The benchmark's parts: statistics, windows, orders, rows, targets, tables, the peers' file of counts, and failing
 programs."""
 
-import argparse
 import contextlib
 import dataclasses
 import importlib.util
-import io
-import json
 import math
 import os
 import pathlib
@@ -16,7 +13,6 @@ import tempfile
 import unittest
 import unittest.mock
 
-import bench
 import contest
 import intervals
 import report
@@ -24,14 +20,13 @@ import rows
 import specs
 import targets
 import workloads
-from contestants import ContestantError, Look, SharedSettings, flag_list, python_environment
-from given import Given, given_by
+from contestants import ContestantError, Look, SharedSettings
+from given import Given
 from left_behind import left_since
 from materials import Materials, server_module
-from one_shots import MessageBench, run_for_json, run_to_end
+from one_shots import MessageBench, run_for_json
 from peers.progress import (
     CELL,
-    COMMITS,
     RECORD,
     RECORDS,
     ProgressCell,
@@ -45,10 +40,6 @@ PROGRAMS = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"])
 
 
 class IntervalsTest(unittest.TestCase):
-    def test_median_of_odd_and_even_numbers(self):
-        self.assertEqual(2, intervals.median([3, 1, 2]))
-        self.assertEqual(2.5, intervals.median([4, 1, 2, 3]))
-
     def test_the_interval_of_known_data(self):
         # Mean 5, standard deviation 2.1381, eight values: t(7) = 2.365, so 5 ± 2.365 × 2.1381 / √8.
         mean, low, high = intervals.t_interval([2, 4, 4, 4, 5, 5, 7, 9])
@@ -59,11 +50,6 @@ class IntervalsTest(unittest.TestCase):
     def test_one_value_has_no_interval_and_equal_values_an_exact_one(self):
         self.assertEqual((3, -math.inf, math.inf), intervals.t_interval([3]))
         self.assertEqual((3, 3, 3), intervals.t_interval([3, 3, 3]))
-
-    def test_t_quantiles_fall(self):
-        known = intervals.T_95[1:]
-        self.assertEqual(sorted(known, reverse=True), known)
-        self.assertEqual(30, len(known))
 
     def test_ratios_are_taken_within_rounds(self):
         # The machine halves its speed after the first round, which affects both contestants but not the ratio.
@@ -209,11 +195,6 @@ class ProgressTest(unittest.TestCase):
         self.assertGreater(last_ns, 0)
         self.assertEqual(3 * CELL, self.path.stat().st_size)
 
-    def test_a_cell_is_taken_up_where_it_was_left(self):
-        ProgressCell(self.path, 1).add(4, 100)
-        ProgressCell(self.path, 1).add(3, 10)
-        self.assertEqual((7, 110), self.reader.read()[::2])
-
     def test_a_record_that_was_never_committed_is_not_seen(self):
         cell, memory = ProgressCell(self.path, 1), map_progress_file(self.path)
         cell.add(4, 100)
@@ -233,16 +214,6 @@ class ProgressTest(unittest.TestCase):
         self.reader._commits = write_then_look
         self.assertEqual((5, 101), self.reader.read()[::2])
         self.assertEqual([], list(writes))
-
-    def test_the_layout_is_frozen(self):
-        self.assertEqual((64, 8, 24, (16, 40)), (CELL, COMMITS.size, RECORD.size, RECORDS))
-
-
-class FlagsTest(unittest.TestCase):
-    def test_values_and_switches(self):
-        self.assertEqual(
-            ["--batch", "4", "--write-copy"], flag_list({"batch": 4, "write-copy": True, "latency": False})
-        )
 
 
 class RowsTest(unittest.TestCase):
@@ -269,26 +240,6 @@ class RowsTest(unittest.TestCase):
                 for pair in row.beside:
                     self.assertLessEqual(set(pair), set(names), row.id)
 
-    def test_contestants_after_a_peer_with_queued_work_settle_longer(self):
-        for row in workloads.make_rows(False):
-            if any(getattr(spec, "flags", {}).get("model") == "deeplabv3" for spec in row.contestants):
-                self.assertEqual(2, rows.pace_of(row, contest.Pace()).settle_seconds, row.id)
-        for row in workloads.make_rows(True):
-            self.assertEqual(0.05, rows.pace_of(row, contest.Pace(settle_seconds=0.05)).settle_seconds)
-
-    def test_the_least_time_of_a_row_is_that_of_its_windows(self):
-        pace = contest.Pace(windows=6, seconds=3, settle_seconds=0.5, warm_seconds=3)
-        (row,) = workloads.choose(workloads.make_rows(False), ["W6"])
-        self.assertEqual(3 * (3 + 6 * 3.5), rows.least_seconds(row, pace))
-        (row,) = workloads.choose(workloads.make_rows(False), ["E"])
-        self.assertEqual(2 * 3 + 8 * (3 + 2 * 6 * 3.5), rows.least_seconds(row, pace))
-
-    def test_full_sizes_are_the_articles(self):
-        (row,) = workloads.choose(workloads.make_rows(False), ["W1-host-write"])
-        self.assertEqual(specs.ARTICLE_BYTES, row.raw_bytes)
-        self.assertEqual(64 // 8 * 8, row.contestants[0].flags["slabs"])
-        self.assertEqual(8, row.contestants[0].consumers)
-
     def test_rows_are_chosen_by_workload_or_by_id(self):
         rows = workloads.make_rows(True)
         self.assertEqual(["W4a-4-readers", "W4a-1-reader", "W4b"], [row.id for row in workloads.choose(rows, ["W4"])])
@@ -312,10 +263,6 @@ class RowsTest(unittest.TestCase):
             ["Faults"], [type(target).__name__ for target in row.targets], "both other targets use the decode limit"
         )
 
-    def test_contestants_of_other_rows_may_be_named(self):
-        (row,) = workloads.choose(workloads.make_rows(False), ["W7"])
-        self.assertEqual([row], workloads.without([row], ["article*"]))
-
     def test_leaving_out_an_essential_contestant_is_refused(self):
         rows = workloads.make_rows(False)
         for wanted, pattern, message in (
@@ -325,13 +272,6 @@ class RowsTest(unittest.TestCase):
         ):
             with self.subTest(pattern), self.assertRaisesRegex(ValueError, message):
                 workloads.without(workloads.choose(rows, [wanted]), [pattern])
-
-    def test_without_a_gpu_only_rows_from_files_to_files_are_measured(self):
-        self.assertEqual(
-            ["W7", "W10-cut-out", "W11-sqlite", "W11-postgres"],
-            [row.id for row in workloads.make_rows(False, gpu=False)],
-        )
-        self.assertEqual(workloads.make_rows(True), workloads.make_rows(True, gpu=False))
 
     def test_a_peer_has_as_many_processes_as_offramp_has_threads_and_consumers(self):
         for small, gpu in ((False, True), (False, False), (True, False)):
@@ -369,40 +309,6 @@ class MaterialsTest(unittest.TestCase):
             self.assertLess(2 * min(lengths), mean)
             self.assertGreater(max(lengths), 2 * mean)
 
-    def test_folders_in_tmpfs_are_removed_at_the_end_of_the_row(self):
-        with contextlib.ExitStack() as stack:
-            made = Materials(self.folder, self.folder, stack, Given(), gpu=False, small=True)
-            folder = pathlib.Path(made.fill_in({"folder": specs.TMPFS})["folder"])
-            (folder / "file").write_text("left")
-        self.assertFalse(folder.exists())
-
-    def test_pictures_are_kept_and_made_anew_if_different_or_unfinished(self):
-        kept = self.folder / "kept"
-
-        def made(batch):
-            return pathlib.Path(
-                self.materials(materials=kept).fill_in({"batch": batch, "input": specs.PHOTOGRAPHS})["input"]
-            )
-
-        first = made(2)
-        when = first.stat().st_mtime_ns
-        self.assertEqual((first, when), (made(2), first.stat().st_mtime_ns))
-        self.assertNotEqual(first, made(3))
-        next(path for path in kept.rglob("made.json") if str(first) in path.read_text()).unlink()
-        self.assertEqual(first, made(2))
-        self.assertGreater(first.stat().st_mtime_ns, when)
-
-    def test_materials_of_the_user_are_used(self):
-        (self.folder / "mine.toml").write_text('input-shape = "2x48"\ninput-dtype = "int32"\n')
-        materials = self.materials(sentences=self.folder, encoder=self.folder / "mine.pt2")
-        flags = {"model": specs.ENCODER, "folder": specs.SENTENCES, "max-tokens": specs.MAX_TOKENS}
-        self.assertEqual(
-            {"model": self.folder / "mine.pt2", "folder": self.folder, "max-tokens": 48}, materials.fill_in(flags)
-        )
-        (self.folder / "mine.toml").write_text('input-shape = "3x64x64"\n')
-        with self.assertRaisesRegex(ContestantError, "lacks an input-shape"):
-            self.materials(encoder=self.folder / "mine.pt2").fill_in({"max-tokens": specs.MAX_TOKENS})
-
     def test_a_server_has_a_schema_for_the_row_and_keeps_its_own(self):
         missing = "needs psycopg" if not importlib.util.find_spec("psycopg") else server_module().missing_requirement()
         if missing:
@@ -417,12 +323,6 @@ class MaterialsTest(unittest.TestCase):
                 self.assertEqual(f"{server.uri()}&options=-csearch_path%3Dbench_{os.getpid()},public", made["sink"])
             self.assertEqual([], server.sql(schemas))
 
-    def test_a_missing_server_fails_the_row(self):
-        if not importlib.util.find_spec("psycopg"):
-            self.skipTest("needs psycopg")
-        with self.assertRaisesRegex(ContestantError, "cannot use the PostgreSQL server"):
-            self.materials(postgres=f"postgres://me@/db?host={self.folder}").fill_in({"sink": specs.POSTGRES})
-
     def test_a_row_without_its_requirements_is_left_out_and_starts_nothing(self):
         with unittest.mock.patch("materials.importlib.util.find_spec", return_value=None):
             for name, reason in (
@@ -435,28 +335,6 @@ class MaterialsTest(unittest.TestCase):
                 )
                 self.assertIn(reason, result["left_out"])
                 self.assertIsNone(result["failure"])
-
-    def test_options_go_before_variables(self):
-        environment = {"OFFRAMP_BENCH_ENCODER": "/theirs.pt2", "OFFRAMP_BENCH_POSTGRES": "postgres://theirs"}
-        found = given_by(argparse.Namespace(sentences=None, encoder="/mine.pt2", postgres=None), environment)
-        self.assertEqual(Given(sentences=None, encoder=pathlib.Path("/mine.pt2"), postgres="postgres://theirs"), found)
-
-
-class HiddenStatesTest(unittest.TestCase):
-    @unittest.skipUnless(importlib.util.find_spec("safetensors"), "needs safetensors")
-    def test_the_peers_files_are_safetensors(self):
-        from safetensors.numpy import load_file
-
-        with tempfile.TemporaryDirectory() as folder:
-            program = (
-                "import hidden_states, torch\n"
-                "tensors = {'a': torch.arange(6.0).reshape(3, 2), 'b': torch.zeros(0, 2), 'c': torch.ones(1, 2)}\n"
-                "hidden_states.DTYPE_NAME = 'F32'\n"
-                f"hidden_states.write({folder + '/file'!r}, tensors)\n"
-            )
-            run_to_end("hidden_states.py", [sys.executable, "-c", program], python_environment())
-            found = {name: tensor.tolist() for name, tensor in load_file(folder + "/file").items()}
-        self.assertEqual({"a": [[0, 1], [2, 3], [4, 5]], "b": [], "c": [[1, 1]]}, found)
 
 
 class FailuresTest(unittest.TestCase):
@@ -477,9 +355,6 @@ class FailuresTest(unittest.TestCase):
         (row,) = workloads.choose(workloads.make_rows(True), [name])
         return rows.run_row(row, SharedSettings(self.folder), contest.Pace(windows=2, seconds=0.1, settle_seconds=0))
 
-    def test_a_missing_program_fails_its_row(self):
-        self.assertIn("FileNotFoundError", self.run_small_row("W5")["failure"])
-
     def test_a_sweep_that_hangs_fails_the_row_behind_what_failed_first(self):
         self.program("offramp-producer", 'case " $* " in *" sweep "*) exec sleep 1000;; esac; exit 3')
         self.program("offramp-consumer", "exit 3")
@@ -494,14 +369,6 @@ class FailuresTest(unittest.TestCase):
             run_for_json("shot", [shot])
         left = members_of([int(pids.read_text().split()[1])])
         self.assertEqual([], left)
-
-    def test_a_message_benchmark_that_saw_nothing_released_fails_its_row(self):
-        self.program(
-            "offramp-message-bench",
-            """echo '{"slabs_per_second": 0, "producer_cpu_us_per_slab": 0, "consumer_cpu_us_per_slab": 0}'""",
-        )
-        with self.assertRaisesRegex(ContestantError, "ours: no slab was released in 0.1 s"):
-            MessageBench("ours", SharedSettings(self.folder), 1, 8).window(1, contest.Pace(seconds=0.1))
 
     def test_a_message_benchmark_that_is_killed_leaves_no_memory_and_no_folder(self):
         before = set(os.listdir("/dev/shm"))
@@ -633,21 +500,6 @@ class TargetsTest(unittest.TestCase):
             ),
         )
 
-    def test_the_curves_numbers_of_consumers_can_be_given(self):
-        curve_of = lambda *words: [row.curve for row in bench.rows_of(bench.parse(words)) if row.curve]
-        self.assertEqual([(4, 6, 12)], curve_of("E", "--consumers", "4,6,12"))
-        self.assertEqual([(4,)], curve_of("--consumers", "4"))
-        with self.assertRaisesRegex(ValueError, "--consumers 4 applies to row E only"):
-            bench.rows_of(bench.parse(["W2", "--consumers", "4"]))
-        for words in ("0,4", "4,4", "6,4", "four", "", "4,"):
-            with (
-                self.subTest(words),
-                self.assertRaises(SystemExit),
-                contextlib.redirect_stderr(io.StringIO()) as errors,
-            ):
-                bench.parse(["E", "--consumers", words])
-            self.assertIn("increasing numbers from 1", errors.getvalue())
-
     def test_the_smallest_of_several_limits_counts(self):
         result = result_with()
         result["contestants"]["other"] = {"rate": {"median": 8.0}}
@@ -700,12 +552,6 @@ class ReportTest(unittest.TestCase):
     }
     build = {"version": "v", "revision": None, "compiler_flags": None, "python": "3", "torch": "2"}
 
-    def test_the_header_reports_that_small_sizes_measure_nothing(self):
-        self.assertIn(report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), True))
-        self.assertNotIn(
-            report.SMALL, report.header({"machine": self.machine, "build": self.build}, contest.Pace(), False)
-        )
-
     def test_a_row_shows_every_contestant_and_every_target(self):
         verdict = {
             "what": "rate over limit",
@@ -721,9 +567,6 @@ class ReportTest(unittest.TestCase):
         self.assertIn("missed | why not |", text)
         self.assertIn("Note: a note.", text)
         self.assertIn("- ours: `offramp-producer --batch 4`, readers: 2\n", text)
-
-    def test_other_pairs_are_shown_where_a_row_wants_them(self):
-        self.assertIn("\nours over limit: 0.99 [0.98, 1]\n", report.row_table(result_with(beside=[("ours", "limit")])))
 
     def test_a_curve_has_an_interval_per_point_and_no_overall_figures(self):
         ratio = {"median": 0.9, "mean": 0.9, "low": 0.8, "high": 1.0}
@@ -748,24 +591,6 @@ class ReportTest(unittest.TestCase):
         left_out = result_with(left_out="needs a database")
         self.assertIn("Left out: needs a database.", report.row_table(left_out))
         self.assertIn("| W | | | | left out | needs a database |", report.summary([left_out]))
-
-    def test_flags_that_only_consumers_have_are_shown(self):
-        started = {
-            "ours": {
-                "program": "offramp-producer",
-                "flags": {"batch": 4},
-                "readers": 2,
-                "readers_flags": {"source": "jsonl"},
-                "reads_with": None,
-            }
-        }
-        self.assertIn(
-            "- ours: `offramp-producer --batch 4`, readers: 2 with `--source jsonl`\n",
-            report.row_table(result_with(started_as=started)),
-        )
-
-    def test_results_are_plain_data(self):
-        json.dumps(result_with())
 
 
 if __name__ == "__main__":

@@ -11,14 +11,9 @@ import sys
 import tempfile
 import unittest
 
-import machine
 import other_build
-import report
 import workloads
-from contest import Pace
-from contestants import ContestantError
 from left_behind import left_since, objects_of_dead_runs
-from one_shots import MessageBench
 from specs import Ours
 from targets import Reaches
 
@@ -136,12 +131,6 @@ class Runs(OlderBuild):
 
 
 class Parts(OlderBuild):
-    def test_programs_are_found_in_the_build_and_in_a_separate_folder(self):
-        self.program("offramp-producer")
-        self.assertEqual(self.folder, other_build.programs_in(self.folder))
-        self.program("offramp-producer", folder="bin")
-        self.assertEqual(self.folder / "bin", other_build.programs_in(self.folder))
-
     def test_it_follows_offramps_and_precedes_others(self):
         row = row_named("W2-device")
         with_it = other_build.with_other_build(row, self.folder)
@@ -169,14 +158,6 @@ class Parts(OlderBuild):
         self.program("offramp-ladder")
         self.assertEqual("offramp-ladder", other_build.program_of(spec))
 
-    def test_flags_are_read_from_the_help(self):
-        program = self.program("offramp-producer", lacks=["log-format"])
-        self.assertEqual({"log-format"}, other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch"}))
-        with self.assertRaisesRegex(ContestantError, "does not support --log-format, which this row needs"):
-            other_build.flags_it_lacks(program, {"batch", "log-format"}, {"batch", "log-format"})
-        with self.assertRaisesRegex(ContestantError, "cannot read the flags of .*/absent"):
-            other_build.flags_known_by(self.folder / "absent")
-
     def test_a_flag_has_its_older_name_in_an_older_build(self):
         older = self.program("older")
         older.write_text("#!/bin/sh\necho '--lease-seconds --batch'\n")
@@ -194,28 +175,6 @@ class Parts(OlderBuild):
         self.assertEqual((True, "0.99 [0.98, 1]"), (judged(0.98, 1.0).reached, judged(0.98, 1.0).found))
         self.assertFalse(judged(0.98, 0.999).reached)
         self.assertEqual("not measured", Reaches("other").judge({"ours": "ours", "ratios_of": {}}).found)
-
-    def test_a_build_is_described_from_its_cache_and_sources(self):
-        described = machine.describe_other_build(BIN)
-        self.assertRegex(described["version"], r"^offramp-producer \d")
-        self.assertIn("CMAKE_BUILD_TYPE", described["compiler_flags"])
-        self.program("offramp-producer", folder="bin")
-        described = machine.describe_other_build(self.folder / "bin")
-        self.assertEqual((None, None), (described["revision"], described["compiler_flags"]))
-        about = {
-            "machine": {"gpu": False, "processor": "P", "cores": 2, "memory_gib": 8, "kernel": "6"},
-            "build": {**described, "python": "3", "torch": "2"},
-            "other_build": {**described, "revision": "old"},
-        }
-        self.assertIn(
-            f"- other build: {described['version']}, revision old, compiler flags unknown\n",
-            report.header(about, Pace(), False),
-        )
-
-    def test_the_message_benchmark_of_the_other_build_is_its_own(self):
-        bench = MessageBench(other_build.NAME, type("SharedSettings", (), {"binaries": self.folder})(), 1, 2)
-        with self.assertRaisesRegex(ContestantError, f"{self.folder}/offramp-message-bench does not exist"):
-            bench.start()
 
 
 if __name__ == "__main__":
