@@ -1,10 +1,12 @@
 """A small project in which a rule is broken once, and the real checker."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 
@@ -12,6 +14,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CXX = os.environ.get("OFFRAMP_TEST_CXX") or "c++"
 NINJA = os.environ.get("OFFRAMP_TEST_NINJA") or "ninja"
+
+
+def rows(table):
+    """The rows of a table in a text: two spaces end a column, and an indented line continues its row."""
+    return [tuple(re.split(r"\s\s+", row)) for row in re.split(r"\n(?=\S)", textwrap.dedent(table).strip())]
 
 
 class Project(unittest.TestCase):
