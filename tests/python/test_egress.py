@@ -16,7 +16,7 @@ import warnings
 import weakref
 
 import offramp
-from offramp._run import Stats, WaitWarner, Releases
+from offramp._run import Stats, WaitWarner
 from world import DTYPES, WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
 # Prints each sample as a line of JSON.
@@ -241,24 +241,6 @@ class Batches(Egresses):
             {key: values["output"] for key, (_, _, values) in self.seen_by(reader).items()},
         )
         self.assertEqual([None] * 4, [watch() for watch in watched])
-        del others
-
-    def test_memory_released_at_submit_would_be_overwritten(self):
-        """The counterpart of the test above."""
-        import numpy
-
-        hold = Releases.hold
-        self.addCleanup(setattr, Releases, "hold", hold)
-        Releases.hold = lambda releases, number, owners: hold(releases, number, [])
-        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
-        for batch in range(4):
-            egress.submit(numpy.full((4, 100), batch, "float32"), [f"{batch}/{row}" for row in range(4)])
-        others = [numpy.full((4, 100), -1, "float32") for _ in range(50)]
-        reader = self.reader()
-        egress.drain()
-        egress.close()
-        seen = self.seen_by(reader)
-        self.assertNotEqual([3] * 100, seen["3/0"][2]["output"])
         del others
 
     def test_without_batches_its_threads_sleep_and_a_batch_wakes_them(self):
@@ -577,50 +559,6 @@ class Batches(Egresses):
         egress.submit(numpy.zeros((1, 10), "float32"))
         self.assertEqual(1, egress.stats().batches_submitted)
 
-    def test_ctrl_c_at_any_moment_leaves_the_egress_usable(self):
-        loop = self.python(
-            """
-            import random, signal, sys, numpy, offramp
-            signal.signal(signal.SIGALRM, signal.default_int_handler)
-            egress = offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=1, when_full="drop")
-            egress.submit(numpy.zeros((1, 10), "float32"))
-            for _ in range(500):
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
-                    while True:
-                        egress.submit(numpy.zeros((1, 10), "float32"))
-                except KeyboardInterrupt:
-                    pass
-            taken = egress.stats().batches_submitted
-            egress.submit(numpy.zeros((1, 10), "float32"))
-            print(egress.stats().batches_submitted - taken)
-            egress.close()
-        """,
-            self.run_dir,
-        )
-        self.assertEqual("1\n", self.end(loop))
-        self.require_no_memory_left([loop.pid])
-
-    def test_ctrl_c_at_any_moment_of_the_first_batch_ends_it(self):
-        loop = self.python(
-            """
-            import random, signal, sys, numpy, offramp
-            signal.signal(signal.SIGALRM, signal.default_int_handler)
-            for number in range(100):
-                egress = offramp.Egress(f"{sys.argv[1]}/{number}", slabs=2, samples_per_slab=1, when_full="drop")
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 3e-3), 5)    # repeated: Python drops a finalizer's exception
-                    while True:
-                        egress.submit(numpy.zeros((1, 10), "float32"))
-                except KeyboardInterrupt:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                egress.close()
-        """,
-            self.folder,
-        )
-        self.end(loop)
-        self.require_no_memory_left([loop.pid])
-
     def test_another_thread_may_close_it_while_one_waits(self):
         import numpy
 
@@ -783,63 +721,21 @@ class Batches(Egresses):
 
 class Options(Egresses):
     def test_bad_options(self):
-        tensors = {"output": ("float32", (4, 6))}
+        """What the library refuses, and texts; test_arguments has wrong values of every option."""
         for options, text in (
-            ({"when_full": "spill"}, "'wait' or 'drop'"),
-            ({"slabs": -1}, "slabs is -1"),
-            ({"max_consumers": 65}, "65 consumers"),
             ({"max_key_bytes": 5000}, "5000 bytes"),
             ({"run_id": "a/b"}, "a/b"),
             ({"name": "n" * 64}, "64 bytes"),
-            ({"device": "gpu"}, "the device 'gpu'"),
             ({"device": "auto"}, "the device 'auto'"),
-            ({"device": "cuda:x"}, "cuda:x"),
             ({"max_delay": -1.0}, "max_delay_seconds"),
             ({"visibility_timeout": float("nan")}, "visibility_timeout_seconds"),
-            ({"tensors": {}}, "0 tensors"),
-            ({"tensors": {"output": "float32"}}, "Give its type and shape"),
-            ({"tensors": {"output": ("float32", 4)}}, "Give its type and shape"),
-            ({"tensors": {"output": ("float32", ())}}, "no dimensions"),
-            ({"tensors": {"output": ("float32", (4, 0))}}, "Give 1 or more"),
-            ({"tensors": {"output": ("float32", (None, 6))}}, r"None in dimension 0.*\('float32', \(64, 6\)\)"),
             ({"slab_bytes": "1 GB"}, "slab_bytes is '1 GB'. Give a number with KiB, MiB or GiB"),
-            ({"slab_bytes": "256"}, "slab_bytes is '256'"),
-            ({"slab_bytes": -1}, "slab_bytes is -1"),
             ({"slab_bytes": f"{1 << 40} GiB"}, "Give text such as"),
-        ):
-            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
-                offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
-        for options, text in (
             ({"slabs": "auto"}, "slabs is 'auto'. Give a whole number"),
-            ({"slabs": 2.5}, "slabs is 2.5. Give a whole"),
-            ({"max_failures": None}, "max_failures is None. Give a whole"),
-            ({"max_consumers": True}, "max_consumers is True. Give a whole"),
-            ({"name": None}, "name is None. Give a str"),
-            ({"run_id": 7}, "run_id is 7. Give a str"),
-            (
-                {"tensors": [("output", "float32", (4, 6))]},
-                "tensors is of type list. Give a mapping, such as {'output'",
-            ),
-            ({"slab_bytes": 1.5}, "slab_bytes is 1.5. Give a whole number: bytes, or text such as"),
-            ({"max_delay": "1"}, "max_delay is '1'. Give a number of seconds"),
-            ({"visibility_timeout": None}, "visibility_timeout is None"),
-            ({"resume": "no"}, "resume is 'no'. Give True or False"),
             ({"resume": 1}, "resume is 1. Give True or False"),
-            ({"kill_stalled": "no"}, "kill_stalled is 'no'. Give True or False"),
         ):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
-                offramp.Egress(self.run_dir, **{"tensors": tensors, "device": "cpu", **options})
-        with self.assertRaisesRegex(offramp.BadArgument, "no run directory"):
-            offramp.Egress("")
-        for options, text in (
-            ({"run_dir": 5}, "run_dir is 5. Give a path"),
-            ({"run_dir": b"run"}, "run_dir is b'run'. Give a path"),
-            ({"output": 5, "processor": "npy"}, "output is 5. Give a path"),
-        ):
-            with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
-                offramp.Egress(**options)
-        with self.assertRaisesRegex(offramp.BadArgument, "complex64"):
-            offramp.Egress(self.run_dir, {"output": ("complex64", (4,))}, "cpu")
+                offramp.Egress(self.run_dir, **{"tensors": {"output": ("float32", (4, 6))}, "device": "cpu", **options})
         self.assertFalse(self.run_dir.exists())
 
     def test_numpy_numbers_are_accepted(self):

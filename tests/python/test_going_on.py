@@ -329,22 +329,6 @@ class Pending(unittest.TestCase):
         self.assertEqual(kept, sorted(kept))
         self.assertIsNone(done.around(2000))
 
-    def test_a_failed_write_is_reported_and_retried(self):
-        checkpoint = self.checkpoint(False)
-        checkpoint.begin(in_place=True)
-        shutil.move(self.folder, f"{self.folder}-away")
-        checkpoint.submitted(0, 4, b"a")
-        checkpoint.completed([(0, 4)])
-        checkpoint._bytes = 1 << 30  # forces a rewrite
-        with self.assertRaisesRegex(offramp.CannotWrite, "was moved, unmounted or replaced.*No such file.*resume=True"):
-            checkpoint.write()
-        shutil.move(f"{self.folder}-away", self.folder)
-        checkpoint.submitted(4, 4, b"b")
-        checkpoint.completed([(4, 8)])
-        checkpoint.write()
-        checkpoint.close()
-        self.assertEqual([(0, 8)], [each[:2] for each in self.checkpoint().earlier.list()])
-
     def test_a_replacing_folder_gets_no_checkpoint(self):
         for how in ("appended", "rewritten"):
             with self.subTest(how):

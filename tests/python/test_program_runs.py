@@ -164,15 +164,6 @@ class ProgramRuns(Loops):
     def read_json(self, name):
         return json.loads((self.work.run_dir / name).read_text())
 
-    def test_help_of_consume_lists_processor_flags(self):
-        printed = subprocess.run(
-            [*LAUNCHER, "consume", "--help"], env=self.work.environment, capture_output=True, text=True, check=True
-        ).stdout
-        for flag in ("--processor-option KEY=VALUE", "--consumer-python FILE", "--png-level N"):
-            self.assertRegex(printed, rf"(?m)^  {flag}")
-        for flag in ("--visibility-timeout", "--kill-stalled", "--model"):
-            self.assertNotRegex(printed, rf"(?m)^  {flag}\b")
-
     def test_a_whole_run(self):
         printed = self.wait_for_exit(self.launch("--run-id", f"egress-{os.getpid()}-a"), 0)
         self.assertIn("48 samples", printed)
@@ -200,20 +191,6 @@ class ProgramRuns(Loops):
             (ROWS, 4 * ROWS),
             tuple(self.read_json("summary.json")["samples"][name] for name in ("dead_letters", "released")),
         )
-
-    def test_other_processor_options_cannot_resume_a_run(self):
-        self.post.write_text(
-            "def save(slab, q):\n    for sample, _ in slab:\n        yield sample, '.txt', q.encode()\n"
-        )
-        self.wait_for_exit(self.launch("--processor-option", "q=1", program=self.program(batches=1)), 0)
-        before = self.work.results()
-        printed = self.wait_for_exit(
-            self.launch("--processor-option", "q=2", "--resume", program=self.program(batches=1)), 1
-        )
-        self.assertIn("processor-option was '\"q=1\"' and is '\"q=2\"'", printed)
-        self.assertEqual(before, self.work.results())
-        self.wait_for_exit(self.launch("--processor-option", "q=1", "--resume", program=self.program(batches=2)), 0)
-        self.assertEqual({b"1"}, {found for name, found in self.work.results().items() if name.endswith(".txt")})
 
     def wrapped(self, then="echo wrapped\nexit $code", **options):
         """A script that starts the loop and waits for it."""
@@ -305,10 +282,6 @@ class ProgramRuns(Loops):
         self.wait_for_exit(self.launch(program=self.wrapped()), 0)
         self.assertEqual(self.undisturbed(), self.work.results())
         self.assertEqual(BATCHES * ROWS, self.read_json("summary.json")["samples"]["released"])
-
-    def test_a_script_that_starts_the_loop_is_stopped(self):
-        self.require_that_it_is_stopped(*self.at_work(self.wrapped(batches=100000)), code=130)
-        self.assertEqual("ended", self.read_json("status.json")["state"])
 
     def test_a_stopped_script_ends_with_its_own_exit_code(self):
         for then, batches, code, is_whole in (

@@ -482,25 +482,6 @@ class Batches(Shapes):
         self.assertEqual([None] * 8, [watch() for each in watched for watch in each])
         self.assertEqual(8, len(self.seen_by(reader)))
 
-    def test_a_copy_may_be_written_to(self):
-        arrays = [tokens(2), tokens(5)]
-        reader = self.reader()
-        with offramp.Egress(self.run_dir) as egress:
-            for batch in range(20):
-                for array in arrays:
-                    array[:] = batch
-                egress.submit(arrays, [f"{batch}/{row}" for row in range(2)], copy=True)
-            for array in arrays:
-                array[:] = -1
-        self.assertEqual(
-            {
-                f"{batch}/{row}": {"output": [[length, 3], [[batch] * 3] * length]}
-                for batch in range(20)
-                for row, length in enumerate((2, 5))
-            },
-            self.seen_by(reader),
-        )
-
     def test_a_copy_is_one_array(self):
         """With copy=True the owner is the packed copy, which is one transfer."""
         made = [[tokens(2), tokens(0), tokens(4)[:, ::2]]]
@@ -728,26 +709,6 @@ class Readers(Shapes):
                 )
                 self.assertRegex(self.end(keeper), r"tensor 'output'.*\[\[0.0, 1.0, 2.0\], \[3.0, 4.0, 5.0\]\]")
                 egress.close()
-
-    def test_a_loop_that_keeps_samples_issues_a_warning(self):
-        with offramp.Egress(self.run_dir, samples_per_slab=2) as egress:
-            for _ in range(3):
-                egress.submit([tokens(1), tokens(2)])
-            reader = self.python(
-                """
-                import sys, warnings, offramp
-                kept = []
-                with warnings.catch_warnings(record=True) as seen:
-                    warnings.simplefilter("always")
-                    for slab in offramp.Consumer(sys.argv[1]):
-                        for sample, hidden in slab:     # bound beyond the slab's turn, like all variables of a loop
-                            if sample.item == 0:
-                                kept.append(hidden)
-                print([each.category.__name__ for each in seen])
-            """,
-                self.run_dir,
-            )
-        self.assertEqual("['KeptViewWarning']\n", self.end(reader))
 
 
 @needs_numpy

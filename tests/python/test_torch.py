@@ -137,19 +137,6 @@ class OnTheCpu(Egresses):
             reader = self.reader()
         self.assertEqual([3, 4, 5], self.seen_by(reader)["1"][2]["output"])
 
-    def test_submitted_arrays_are_held_until_copied(self):
-        import torch
-
-        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4)
-        for batch in range(6):
-            egress.submit(torch.full((4, 1000), batch, dtype=torch.int32), keys_of(batch, 4))
-        others = [torch.full((4, 1000), -1, dtype=torch.int32) for _ in range(50)]
-        checker = self.python(CHECKER, self.run_dir)
-        egress.drain()
-        egress.close()
-        self.assertEqual("24 []\n", self.end(checker))
-        del others
-
     def test_a_copy_may_be_written_to_and_is_dense(self):
         import torch
 
