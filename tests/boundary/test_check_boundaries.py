@@ -6,7 +6,6 @@ builds are in test_check_built.py.
 import os
 import shutil
 import subprocess
-import unittest
 
 from boundary_project import CXX, NINJA, ROOT, Project, rows
 
@@ -291,7 +290,3 @@ class HeadersAlone(Project):
             )
             self.assertNotEqual(broken.returncode, 0)
             self.assertRegex(broken.stdout, r"FAILED: .*/thing\.cpp")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -345,7 +345,3 @@ class Symbols(Project):
         arguments = self.arguments(exported=names)
         arguments[3], arguments[5] = golden, ROOT / "common/abi/include/offramp.h"
         self.assert_clean(*arguments)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -79,7 +79,3 @@ class Subjects(unittest.TestCase):
                 status, printed = check(f"{folder}/{name}")
                 self.assertEqual(SKIP, status, printed)
                 self.assertIn("skipped: ", printed)
-
-
-if __name__ == "__main__":
-    unittest.main()

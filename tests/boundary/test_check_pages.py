@@ -352,7 +352,3 @@ class TheRepository(unittest.TestCase):
             (0, ""),
             check(ROOT, "links", "mentions", "lengths", "rooms", "decisions", "citations", "answers", "commands"),
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -111,7 +111,3 @@ class CheckTidy(unittest.TestCase):
             "clang-diagnostic-error",
             self.found(one_dot_cpp="namespace offramp {\nint answer() { return nowhere; }\n}\n"),
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -57,7 +57,3 @@ class Format(unittest.TestCase):
             file = pathlib.Path(folder, "other.cpp")
             file.write_text("int  answer( ){return 42;}\n")
             self.assertNotEqual(unformatted([file]), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

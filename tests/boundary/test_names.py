@@ -68,7 +68,3 @@ class TestNames(unittest.TestCase):
         long = "x" * LONGEST
         text = f"TEST_F(Suite, {long}) {{\nTEST(Suite, Case) {{\n    def test_{long}(self):\n    def test_it(self):\n"
         self.assertEqual([f"Suite.{long}", f"test_{long}"], long_names(text))
-
-
-if __name__ == "__main__":
-    unittest.main()

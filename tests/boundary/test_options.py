@@ -37,7 +37,3 @@ class Options(unittest.TestCase):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text("--kill-stalled" if name.startswith("launch") else "bool kill_stalled;")
             self.assertEqual(["launch/command.py", "producer/egress/copy.hpp"], files_naming(SAMPLE, root))
-
-
-if __name__ == "__main__":
-    unittest.main()

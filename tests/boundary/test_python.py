@@ -74,7 +74,3 @@ class Types(unittest.TestCase):
         )
         found = self.mypy(str(file)).stdout
         self.assertEqual((1, True), (found.count("error:"), "[attr-defined]" in found), found)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -90,7 +90,3 @@ class AllAreRun(unittest.TestCase):
                     f'add_test(room.part "python3" "-m" "unittest" "-v" {words})\n'
                 )
                 self.assertEqual(missing, classes_not_run(pathlib.Path(folder), pathlib.Path(folder)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -26,7 +26,3 @@ class LosesALine(ConsumerDeaths):
         lines = (run.output / "checksums.tsv").read_bytes().splitlines(keepends=True)
         (run.output / "checksums.tsv").write_bytes(b"".join(lines[:-1]))
         super()._check_outputs(run, completed)
-
-
-if __name__ == "__main__":
-    unittest.main()

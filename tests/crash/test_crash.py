@@ -55,7 +55,3 @@ class Histories(unittest.TestCase):
 
     def test_random_histories(self):
         self.assertEqual({}, histories.check_all(HISTORIES, first_seed=1, jobs=JOBS))
-
-
-if __name__ == "__main__":
-    unittest.main()

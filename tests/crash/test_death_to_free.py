@@ -1,7 +1,6 @@
 """A small run of death_to_free.py: the measured events happen, and only slabs are excluded from a core file."""
 
 import resource
-import unittest
 
 from tests.crash.death_to_free import HOWS, Deaths, histogram, percentile
 from tests.support.real_run import LeavesNothing
@@ -26,7 +25,3 @@ class DeathToFree(LeavesNothing):
         values = [1.0] * 99 + [50.0]
         self.assertEqual((percentile(values, 0.5), percentile(values, 0.99)), (1.0, 50.0))
         self.assertEqual([line.split()[4] for line in histogram(values)], ["99", "1"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -47,7 +47,3 @@ class LivingConsumers(unittest.TestCase):
         samples = samples_in(["sample 3/1 3001 3001", "second holds", "sample 3/2 3001 3001", "sample 4/0 4000 58000"])
         self.assertEqual([("3/2", 3001, 3001), ("4/0", 4000, 58000)], wrong_values(samples))
         self.assertEqual(480, living_consumers.BATCHES * living_consumers.ROWS)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -47,7 +47,3 @@ class KnowsItsPast(LoopCrashRun):
     LOOP = LoopCrashRun.LOOP.replace("+ number", "+ number + (os.environ['OFFRAMP_RESUME'] == 'true')").replace(
         "import numpy", "import os, numpy"
     )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -35,7 +35,3 @@ class ProducerDeaths(unittest.TestCase):
         with unittest.mock.patch.object(run_memory, "RunMemory", Tampered):
             deaths = Deaths(SMALL, deaths=1, consumers=2, spread=0.05, seed=1).run()
         self.assertIn("bytes of slabs changed", "\n".join(deaths.wrong))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -56,7 +56,3 @@ class PythonConsumers(unittest.TestCase):
 
 class NamesItsProcess(PythonCrashRun):
     PROCESSOR = PythonCrashRun.PROCESSOR.replace('{"sum": total}', '{"sum": os.getpid()}')
-
-
-if __name__ == "__main__":
-    unittest.main()

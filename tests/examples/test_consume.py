@@ -210,7 +210,3 @@ class Consume(unittest.TestCase):
         loop.kill()
         self.assertIn("the run's program died", self.end(launcher, 86).splitlines()[-1])
         self.assertEqual("failed", json.loads((self.run_dir / "status.json").read_text())["state"])
-
-
-if __name__ == "__main__":
-    unittest.main()

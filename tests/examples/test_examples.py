@@ -182,7 +182,3 @@ class Package(LeavesNothing):
         )
         self.assertEqual(64, done.returncode)
         self.assertIn("no run directory was given", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -332,7 +332,3 @@ class Compiled(Delivered):
                 numpy.testing.assert_allclose(
                     numpy.load(made / f"{number}-{row}.outputs.npy"), expected, rtol=1e-4, atol=1e-5
                 )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -508,7 +508,3 @@ def ball_frames():
         numpy.repeat(numpy.where((x - 3 * number) ** 2 + (y - 48) ** 2 < 400, 220, 40).astype("uint8")[..., None], 3, 2)
         for number in range(40)
     ]
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -178,7 +178,3 @@ class Golden(unittest.TestCase):
         ):
             ours.add(wanted.cpu(), found)
         self.assertGreater(ours.share(), ENCODER[PRECISIONS[-1]][0])
-
-
-if __name__ == "__main__":
-    unittest.main()

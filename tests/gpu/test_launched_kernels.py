@@ -68,7 +68,3 @@ class LaunchedKernels(unittest.TestCase):
     def test_without_a_kernel_or_a_tool_nothing_is_proved(self):
         self.assertEqual(1, self.checked(held="", memcheck=("_Z4castPtPKfm",)).returncode)
         self.assertEqual(1, self.checked().returncode)
-
-
-if __name__ == "__main__":
-    unittest.main()

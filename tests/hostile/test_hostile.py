@@ -4,7 +4,6 @@ import contextlib
 import resource
 import subprocess
 import sys
-import unittest
 
 from tests.hostile import wire
 from tests.hostile.zmtp import Connection
@@ -146,7 +145,3 @@ class Hostile(LeavesNothing):
         except BlockingIOError:
             return False
         return True
-
-
-if __name__ == "__main__":
-    unittest.main()

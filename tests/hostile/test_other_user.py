@@ -415,7 +415,3 @@ ls -a /tmp
                 [kept] = run.folder.glob("output.before-*")
                 self.assertEqual([name], os.listdir(kept))
                 self.assertTrue((run.output / "checksums.tsv").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -96,7 +96,3 @@ class PlantedByConsumersUser(Planted):
 
     def as_consumers_user(self, call, *paths):
         as_user(NOBODY, f"import os, sys; {call}(*sys.argv[1:])", *paths)
-
-
-if __name__ == "__main__":
-    unittest.main()

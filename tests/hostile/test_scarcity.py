@@ -171,7 +171,3 @@ class FilledSharedMemory(unittest.TestCase):
             samples = world.summary()["samples"]
             self.assertGreater(samples["done_before"], 0)
             self.assertEqual(samples["done_before"] + samples["released"], 8000)
-
-
-if __name__ == "__main__":
-    unittest.main()

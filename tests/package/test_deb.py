@@ -116,7 +116,3 @@ class Deb(unittest.TestCase):
         )
         self.assertEqual([], re.findall(r"^E: .*", done.stdout, re.MULTILINE))
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -38,7 +38,3 @@ class Pip(unittest.TestCase):
         installed = Installed(self, work, python, [folder / "bin" / "offramp"])
         installed.require_one_version()
         installed.require_a_loop_with_consumers(OWN)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -68,7 +68,3 @@ class Release(unittest.TestCase):
         self.assertEqual("g++", missing[0])
         listed = (ROOT / "launch" / "packages-debian.txt").read_text().split()
         self.assertEqual([], [package for package in missing if package not in listed])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import inspect
 import os
 import pathlib
-import unittest
 from unittest import mock
 
 import offramp
@@ -240,7 +239,3 @@ class Arguments(World):
         for call in (lambda: save_slab(self.folder, {"x": good}), lambda: process(slab, "npy", slab)):
             with self.assertRaisesRegex(offramp.CannotWrite, "Give another"):
                 call()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -459,7 +459,3 @@ class MemoryOrders(Egresses):
         self.assertEqual(12, len(made["row-major"]))
         self.assertEqual(made["row-major"], made["channels-last"])
         self.assertEqual(made["row-major"], made["columns"])
-
-
-if __name__ == "__main__":
-    unittest.main()

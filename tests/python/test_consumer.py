@@ -505,7 +505,3 @@ class HandMadeSlab(unittest.TestCase):
     def test_unsupported_element_type_is_reported(self):
         with self.assertRaisesRegex(offramp.Protocol, "type code 5 with 64 bits"):
             self.slab([(b"values", (5, 64), (1,), (1,))], (0,))["values"]
-
-
-if __name__ == "__main__":
-    unittest.main()

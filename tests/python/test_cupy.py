@@ -98,7 +98,3 @@ class OfNumba(Egresses):
                 egress.submit(made, keys_of(1 + batch, 8))
                 del made
         self.assertEqual("480 []\n", self.end(checker))
-
-
-if __name__ == "__main__":
-    unittest.main()

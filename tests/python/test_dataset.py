@@ -140,7 +140,3 @@ class Datasets(World):
         program = "import sys, offramp; assert 'torch' not in sys.modules; sys.modules['torch'] = None; offramp.Dataset"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ)
         self.assertIn("ModuleNotFoundError: offramp.Dataset needs PyTorch. Install it", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -801,7 +801,3 @@ class Options(Egresses):
         with offramp.Egress(self.run_dir) as egress:
             egress.drain()
         self.assertFalse(self.run_dir.exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

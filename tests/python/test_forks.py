@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import unittest
 
 from loops import Loops, processes_of
 from offramp._library import library
@@ -157,7 +156,3 @@ class Asleep(World):
             for name in opened
             if name.startswith(("socket:", "/dev/shm", str(self.folder))) or name == "anon_inode:[eventpoll]"
         ]
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -565,7 +565,3 @@ class Pending(unittest.TestCase):
         egress.submit(numpy.ones((3, 2), "float32"))
         self.assertEqual(6, egress.stats().samples_submitted)
         egress.close()
-
-
-if __name__ == "__main__":
-    unittest.main()

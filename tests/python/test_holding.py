@@ -174,7 +174,3 @@ class OnAGpu(Holding):
         self.release_late()
         for outputs in self.memory_above_the_loop_alone(1_000):
             self.assertGreater(outputs, WAITING + BEING_COPIED)
-
-
-if __name__ == "__main__":
-    unittest.main()

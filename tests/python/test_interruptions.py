@@ -3,7 +3,6 @@ An exception at any step of submit(): the loop submits the batch again or contin
 """
 
 import signal
-import unittest
 
 from loops import Loops, processes_of
 from world import World, needs_numpy, wait_for
@@ -172,7 +171,3 @@ print(step)
         )
         self.assertGreater(int(self.end(loop)), 50)
         self.require_no_memory_left([loop.pid])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -74,7 +74,3 @@ class Keys(Egresses):
             self.assertEqual(submitted, egress.stats().batches_submitted)
         names = sorted(str(path.relative_to(output)) for path in output.rglob("*.npy"))
         self.assertEqual([f"{key}.output.npy" for key in ("0", "1", "2", "3", "4", "x/a")], names)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -142,7 +142,3 @@ class Lightning(World):
         )
         keys = [line.split(b"\t")[2] for line in found["checksum/checksums.tsv"].splitlines()]
         self.assertEqual(sorted(b"%d" % number for number in range(SAMPLES)), sorted(keys))
-
-
-if __name__ == "__main__":
-    unittest.main()

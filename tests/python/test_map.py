@@ -177,7 +177,3 @@ class WithoutTorch(Egresses):
     def test_torch_is_not_imported(self):
         program = PROGRAM + "    assert 'torch' not in sys.modules and 'tqdm' not in sys.modules\n"
         self.end(self.python(program, self.folder / "out", "", "None"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -86,7 +86,3 @@ class SecondMappings(unittest.TestCase):
             Mappings().find(self.address(self.other), 1 << 40)
         private = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.assertEqual((None, self.address(private)), Mappings().find(self.address(private), 4096))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ import json
 import pathlib
 import sqlite3
 import struct
-import unittest
 
 import offramp
 import offramp.testing
@@ -244,7 +243,3 @@ class Metadata(Egresses):
             egress.close()
         with self.assertRaisesRegex(offramp.BadArgument, "metadata of 20000 bytes per sample. Give at most 16384"):
             offramp.Egress(self.folder / "third", {"a": ("float64", (2, 2))}, "cpu", metadata_bytes=20000)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -160,7 +160,3 @@ class Nnunet(World):
 
         with self.assertRaisesRegex(offramp.BadArgument, "no output file, .*or use nnUNetPredictor"):
             self.predictor(offramp.nnunet.Predictor).predict_from_data_iterator([{"ofile": None}])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -739,7 +739,3 @@ class Refused(Loops):
                 "--overwrite to keep them under another name, or another --output: offramp dead-letters list --run-dir RUN"
             ),
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

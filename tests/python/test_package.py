@@ -268,7 +268,3 @@ class Finding(unittest.TestCase):
                 self.assertIn(
                     reason, self.python("import offramp; offramp.library_version()", OFFRAMP_LIBRARY=str(other))
                 )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -512,7 +512,3 @@ class ProgramRuns(Loops):
         wait_for(lambda: not processes_of(self.folder), "that loop and consumers end")
         self.wait_for_exit(self.launch("--resume"), 0)
         self.assertEqual(self.undisturbed(), self.work.results())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -224,7 +224,3 @@ class Ranks(World):
         egress = offramp.ranks.egress(rank=0, ranks=2, output=self.output, processor="npy", consumers=1)
         with egress, self.assertRaisesRegex(offramp.BadArgument, "Give keys"):
             egress.submit([0.0])
-
-
-if __name__ == "__main__":
-    unittest.main()

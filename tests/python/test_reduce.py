@@ -387,7 +387,3 @@ class OnAGpu(World):
         with self.assertRaisesRegex(offramp.BadArgument, "CUDA graph is being captured"):
             with torch.cuda.graph(torch.cuda.CUDAGraph()):
                 offramp.reduce.jpeg(pictures)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,7 +10,6 @@ import os
 import pathlib
 import random
 import signal
-import unittest
 
 from world import World, needs_numpy
 
@@ -156,7 +155,3 @@ class Histories(World):
         self.assertEqual(len(records), len(history.records()))
         self.assertEqual(history.records(), {(record["key"], record["number"]) for record in records})
         self.assertEqual([record["key"] for record in records], [record["said"] for record in records])
-
-
-if __name__ == "__main__":
-    unittest.main()

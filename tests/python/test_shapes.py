@@ -813,7 +813,3 @@ class Results(Shapes):
         for last in (1, 2):
             self.assertEqual(60 * mebi, run(last)._run._given.slab_bytes)
         self.assertEqual(1, run(2)._run._given.slabs, "a finished run needs no memory")
-
-
-if __name__ == "__main__":
-    unittest.main()

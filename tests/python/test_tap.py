@@ -174,7 +174,3 @@ class Taps(Egresses):
             [plain(batch).tolist() for batch in self.batches],
             [list(seen.values())[:2], [seen["2"]], list(seen.values())[3:]],
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 import textwrap
-import unittest
 import zlib
 from unittest import mock
 
@@ -324,7 +323,3 @@ class Testing(World):
             self.assertRaisesRegex(offramp.Error, "no-compiler cannot be started"),
         ):
             build(source, self.folder)
-
-
-if __name__ == "__main__":
-    unittest.main()

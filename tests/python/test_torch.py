@@ -826,7 +826,3 @@ class OnAGpu(Egresses):
                 self.is_busy_after(outputs.cpu)
             checker = self.python(CHECKER, self.run_dir)
         self.assertEqual("8 []\n", self.end(checker))
-
-
-if __name__ == "__main__":
-    unittest.main()

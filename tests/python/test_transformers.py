@@ -136,7 +136,3 @@ class Transformers(World):
         self.assertEqual(
             {f"{rank}/{number}.logits.{part}.npy" for rank in (0, 1) for number in (0, 1) for part in (0, 1)}, names
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -94,7 +94,3 @@ class Types(unittest.TestCase):
 
     def test_the_package_is_marked_as_typed(self):
         self.assertTrue((PACKAGE / "offramp" / "py.typed").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

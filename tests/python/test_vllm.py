@@ -381,7 +381,3 @@ class Stubs(unittest.TestCase):
                             self.assertEqual(
                                 list(inspect.signature(theirs).parameters), list(inspect.signature(ours).parameters)
                             )
-
-
-if __name__ == "__main__":
-    unittest.main()

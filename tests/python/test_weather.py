@@ -339,7 +339,3 @@ class Anemoi(World):
             numpy.testing.assert_allclose(theirs[name], mine[name], rtol=1e-6)
             self.assertEqual(theirs[name].metadata.dimension_names, mine[name].metadata.dimension_names)
         numpy.testing.assert_array_equal(theirs["time"], mine["time"][:] - mine["time"][0])
-
-
-if __name__ == "__main__":
-    unittest.main()

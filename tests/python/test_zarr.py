@@ -436,7 +436,3 @@ class Resumed(Loops):
                 if dies == "noted 5":
                     self.assertLess(place.submitted(), BATCHES)
                 self.assertEqual(wanted, place.results())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -384,7 +384,3 @@ class MaskRle(unittest.TestCase):
             )
             covered |= mask
         numpy.testing.assert_array_equal(covered, png != 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -79,7 +79,3 @@ class ExitCodes(unittest.TestCase):
     def test_the_launcher_stops_the_run_on_the_same_codes(self):
         stopping = {code["number"] for code in references.codes() if code["consumer"] == "stops the run"}
         self.assertEqual({int(code) for code in FATAL_FOR_A_CONSUMER}, stopping)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -210,7 +210,3 @@ class AnotherUser(unittest.TestCase):
         while left := processes_of(LIMITED):
             self.assertLess(time.monotonic(), deadline, f"processes {left} are left")
             time.sleep(0.01)
-
-
-if __name__ == "__main__":
-    unittest.main()

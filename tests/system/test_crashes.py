@@ -157,7 +157,3 @@ class EveryBatchKills(unittest.TestCase):
             samples = run.summary()["samples"]
             self.assertEqual(samples["released"], 0)
             self.assertLess(samples["dead_letters"], 400)
-
-
-if __name__ == "__main__":
-    unittest.main()

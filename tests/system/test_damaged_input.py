@@ -157,7 +157,3 @@ class DamagedInput(unittest.TestCase):
                     self.assertEqual(
                         (self.masks(world), (world.output / ".offramp-checkpoint").read_bytes()), (masks, checkpoint)
                     )
-
-
-if __name__ == "__main__":
-    unittest.main()

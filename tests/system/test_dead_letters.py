@@ -384,7 +384,3 @@ class Leases(LeavesNothing):
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             self.assert_everything_done(run)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import json
 import signal
 import sys
-import unittest
 
 import numpy
 from PIL import Image
@@ -120,7 +119,3 @@ class Demo(LeavesNothing):
         ) as run:
             self.assertEqual(run.start().wait(), 64, run.logs())
             self.assertIn("cut-out needs the images", run.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

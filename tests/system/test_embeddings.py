@@ -188,7 +188,3 @@ class Embeddings(unittest.TestCase):
             world = self.world()
             self.assertNotEqual(world.start(*flags).wait(), 0)
             self.assertIn(words, world.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

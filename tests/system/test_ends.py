@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import unittest
 
 from tests.support.done_items import items_of_checksums
 from tests.support.real_run import BIN, WATCHDOG_SECONDS, LeavesNothing, RealRun, kill, left_behind, shared_memory
@@ -235,7 +234,3 @@ class Ends(LeavesNothing):
             text = (run.folder / "producer.log").read_text()
             self.assertIn("--shm-size", text)
             self.assertIn("emptyDir", text)
-
-
-if __name__ == "__main__":
-    unittest.main()

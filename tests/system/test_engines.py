@@ -194,7 +194,3 @@ class FirstProcess(Engines):
             gate.entered()
             os.kill(children_of(self.first_process(world))[0], signal.SIGKILL)
             self.assertEqual(world.wait(), 137, world.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

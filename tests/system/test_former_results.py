@@ -154,7 +154,3 @@ class Interrupted(InWorlds):
         self.assertEqual((samples["done_before"], samples["released"]), (made, PICTURES - made))
         self.assertEqual(len(list(world.output.glob("mask-png/*.png"))), PICTURES)
         self.assertEqual(len((world.output / "mask-rle/masks.jsonl").read_text().splitlines()), PICTURES)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -87,7 +87,3 @@ def heap_bytes(pid):
     begin_end = next((line.split()[0] for line in maps.splitlines() if line.endswith("[heap]")), "0-0")
     begin, end = (int(part, 16) for part in begin_end.split("-"))
     return end - begin
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -457,7 +457,3 @@ class OnGpus(unittest.TestCase):
                 self.assertEqual(world.start("--gpus", wanted).wait(), 83, world.logs())
                 self.assertIn("no GPU was found on this machine", world.logs())
                 self.assertIn("--device cpu with --gpus N", world.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

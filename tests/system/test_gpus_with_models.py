@@ -164,7 +164,3 @@ class Gpus(unittest.TestCase):
         samples = world.summary()["samples"]
         self.assertGreaterEqual(samples["done_before"], 2)
         self.assertEqual(samples["done_before"] + samples["released"], LINES)
-
-
-if __name__ == "__main__":
-    unittest.main()

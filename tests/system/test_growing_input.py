@@ -115,7 +115,3 @@ class ResultsBesideTheirInput(InWorlds):
                     self.assertEqual(world.start("--input", str(world.input), *more).wait(), 64, world.logs())
                     self.assertIn(reason, world.logs())
                     self.assertEqual(bytes_of(world.input), before, "nothing was touched")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -678,7 +678,3 @@ class Refused(Hosted):
             "is Python 3.8. Give one of 3.9 or later with --consumer-python",
             self.refusal("--processor", f"{post}:save", "--consumer-python", str(old)),
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

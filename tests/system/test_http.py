@@ -346,7 +346,3 @@ class Launched(unittest.TestCase):
                 self.assertIn(reason, refused.stderr)
                 self.assertNotIn("word@", refused.stderr)
                 self.assertNotIn("Authorization word", refused.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -235,7 +235,3 @@ class Jobs(unittest.TestCase):
 def free_bytes(folder):
     facts = os.statvfs(folder)
     return facts.f_bavail * facts.f_bsize
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -84,7 +84,3 @@ class Job(unittest.TestCase):
         self.assertEqual(
             (samples["done_before"], samples["skipped"], samples["released"]), (PICTURES - 1, 1, 1), "the added picture"
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -91,7 +91,3 @@ class LadderTest(unittest.TestCase):
         self.assertEqual(
             [], left_behind(lambda: [name for name in os.listdir("/dev/shm") if any(run in name for run in runs)])
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -318,7 +318,3 @@ class Launcher(LeavesNothing):
             pathlib.Path(name, "bad.jpg").write_bytes(b"")
             self.assertEqual(run.start().wait(), 65, run.logs())
             self.assertIn("bad.jpg", run.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

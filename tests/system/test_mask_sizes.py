@@ -164,7 +164,3 @@ class MaskSizes(ModelRuns):
             measured.summarize()
         self.assertGreater(measured.stats[0], 0.85, "mean average precision")
         self.assertEqual(measured.stats[1], 1, "at an IoU of a half")
-
-
-if __name__ == "__main__":
-    unittest.main()

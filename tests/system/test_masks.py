@@ -3,7 +3,6 @@
 import io
 import pathlib
 import tempfile
-import unittest
 
 import numpy
 from PIL import Image
@@ -120,7 +119,3 @@ class Masks(LeavesNothing):
         self.assertEqual(files, self.wanted)
         self.assertTrue(any(consumer["exit"] == -9 for consumer in summary["consumers"]), summary["consumers"])
         self.assertTrue(summary["conserved"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -724,7 +724,3 @@ def later(): return Later()
         self.assertIn('outputs = "output"', (self.folder / "vector.toml").read_text())
         self.assertNotIn("random", (self.folder / "vector.toml").read_text())
         self.assertTrue((self.folder / "vector.pt2").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

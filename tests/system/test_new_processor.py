@@ -104,7 +104,3 @@ def build(tree):
         )
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return folder / "bin/offramp-producer", folder / "bin/offramp-consumer"
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -42,7 +42,3 @@ class NumpyDemo(unittest.TestCase):
                 {f"picture-{number:02}.png" for number in range(12)},
                 {path.name for path in pathlib.Path(folder, "MINE").glob("*.png")},
             )
-
-
-if __name__ == "__main__":
-    unittest.main()

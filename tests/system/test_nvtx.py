@@ -253,7 +253,3 @@ class Capture(unittest.TestCase):
         self.assertEqual(["profiler_start", "profiler_stop"], [event["event"] for event in calls])
         self.assertLessEqual(calls[0]["ns"], capture.begin)
         self.assertLessEqual(capture.end, calls[1]["ns"])
-
-
-if __name__ == "__main__":
-    unittest.main()

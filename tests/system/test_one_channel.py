@@ -249,7 +249,3 @@ class OneChannel(ModelRuns):
         code, printed, _ = self.run_of("flat.pt", "--processor", "mask-png")
         self.assertEqual(code, 64, printed)
         self.assertRegex(printed, r"output float32 \[\d, 32, 32\]: expected class ids")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -147,7 +147,3 @@ class OutputForms(LeavesNothing):
                 numpy.testing.assert_allclose(
                     found["2"], wanted / numpy.linalg.norm(wanted) if flags else wanted, rtol=1e-4
                 )
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ An output folder belongs to one piece of work: nothing that a run does, and no k
 import os
 import pathlib
 import signal
-import unittest
 
 from tests.system.test_resume import InWorlds
 
@@ -247,7 +246,3 @@ class Finishing(InWorlds):
         self.assertEqual(world.wait(), 0, world.logs())
         self.assertEqual(world.summary()["samples"]["done_before"], 320)
         self.assertEqual(world.results(), self.undisturbed(*self.FLAGS))
-
-
-if __name__ == "__main__":
-    unittest.main()

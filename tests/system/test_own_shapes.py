@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import unittest
 
 import numpy
@@ -532,7 +531,3 @@ class OwnShapes(TextRuns, unittest.TestCase):
         for name, outputs in self.wanted.items():
             numpy.testing.assert_allclose(found[f"{name}.features"], outputs["features"], rtol=2e-3, atol=2e-3)
             self.assertEqual(found[f"{name}.features"].dtype, numpy.float16)
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())

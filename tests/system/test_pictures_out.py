@@ -177,7 +177,3 @@ class PicturesOut(ModelRuns):
         code, printed, files = self.run_of("Classifier.pt", "--processor", "mask-png")
         self.assertEqual((code, files), (64, {}), printed)
         self.assertIn("expected class ids", printed)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -278,7 +278,3 @@ class AgainstPillow(LeavesNothing):
             Image.fromarray(numbers).save(self.pictures / f"cells.{form}")
             printed = self.run_of("cut-out")[1]
             self.assertIn("uses only 12 of them", printed, form)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -201,7 +201,3 @@ class OnRay(unittest.TestCase):
         self.assertEqual(code, 0, printed)
         self.assertEqual(world.results(), self.one.results())
         self.assertEqual((world.job_summary()["done"], world.job_summary()["conserved"]), (101, True))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import unittest
 
 from test_hosts import Hosted, in_python
 
@@ -130,7 +129,3 @@ class Reload(Hosted):
             )
         self.assert_the_new_code_follows_the_old(run, post)
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import unittest
 
 from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
@@ -361,7 +360,3 @@ class LaunchedRestart(LeavesNothing):
             gate.open()
             self.assertEqual(run.wait(), 128 + signal.SIGKILL, run.logs())
             self.assertEqual([consumer["exit"] for consumer in run.summary()["consumers"]], [86, 86], run.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -462,7 +462,3 @@ class LimitedFiles(InWorlds):
 
     def test_a_slab_that_is_too_large(self):
         self.assert_ends_and_goes_on(256 << 10, *SHORT, done_before=False)
-
-
-if __name__ == "__main__":
-    unittest.main()

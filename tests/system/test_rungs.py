@@ -8,7 +8,6 @@ import os
 import pathlib
 import subprocess
 import tempfile
-import unittest
 
 from tests.support.gate import Gate
 from tests.support.launched_run import ROOT
@@ -193,7 +192,3 @@ class Rungs(LeavesNothing):
             self.assertGreater(summary["limits"]["compute_batches_per_second"], 0)
             self.assertGreater(summary["limits"]["copy_gigabytes_per_second"], 0)
             self.assertTrue(summary["conserved"])
-
-
-if __name__ == "__main__":
-    unittest.main()

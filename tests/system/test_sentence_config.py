@@ -338,7 +338,3 @@ class SentenceConfig(unittest.TestCase):
         transformers.AutoModel.from_pretrained(folder).to(torch.bfloat16).save_pretrained(folder)
         self.check(folder, "dtype bfloat16")
         self.assertEqual(sentences.read(folder, None, "fp32").network.transformer.dtype, torch.float32)
-
-
-if __name__ == "__main__":
-    unittest.main()

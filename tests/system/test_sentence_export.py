@@ -216,7 +216,3 @@ class SentenceExport(unittest.TestCase):
             {name: "the former" for name in ("net.toml", "net.tokenizer.json", "net.pt2")},
         )
         self.assertEqual([path.name for path in self.folder.glob(".*")], [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -355,7 +355,3 @@ class ExportOfSeveralInputs(unittest.TestCase):
                 self.assertEqual(int(refused.exception.code), code, str(refused.exception))
                 for word in words:
                     self.assertIn(word, str(refused.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

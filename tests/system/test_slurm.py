@@ -115,7 +115,3 @@ class Slurm(unittest.TestCase):
         self.until(lambda: self.slurm.tasks() == {}, "the end of the second array")
         self.assertEqual(self.world.merge()[0], 0)
         self.assertEqual(self.world.job_summary()["done"], 1199)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -192,7 +192,3 @@ class Sources(unittest.TestCase):
         self.assertEqual(
             rows, [(f"notes/{number}", "skipped" if number == 1 else "done") for number in range(len(PICTURES))]
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

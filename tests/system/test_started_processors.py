@@ -160,7 +160,3 @@ class Started(Hosted):
             done = self.new(*words)
             self.assertEqual((code, True), (done.returncode, why in done.stderr), done.stderr)
         self.assertEqual([], list(self.folder.iterdir()))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -487,7 +487,3 @@ class Resumes(WithAStore):
         self.assertEqual(SCHEMES, tuple(known.stdout.decode().split()))
         wanted = {f"{batch}/{row}.values.npy" for batch in range(6) for row in range(3)}
         self.assertEqual(wanted, set(self.store.objects("results")))
-
-
-if __name__ == "__main__":
-    unittest.main()

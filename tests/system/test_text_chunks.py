@@ -335,7 +335,3 @@ class Cutting(unittest.TestCase):
             ValueError, "--chunk-overlap 6 is not less than what --chunk-tokens 8 leaves to a text: 6 tokens"
         ):
             self.chunker("pieces", 8, 6)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -365,7 +365,3 @@ class TextTables(TextRuns, unittest.TestCase):
         self.assertIn(
             "longer than 1 MiB: 10000000 bytes", json.dumps(json.loads((world.run_dir / "summary.json").read_text()))
         )
-
-
-if __name__ == "__main__":
-    unittest.main()

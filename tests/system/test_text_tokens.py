@@ -8,7 +8,6 @@ import json
 import os
 import random
 import signal
-import sys
 import unittest
 
 import numpy
@@ -221,7 +220,3 @@ class TextTokens(TextRuns, unittest.TestCase):
         for key, vectors in self.wanted.items():
             self.assertEqual(padded[key].shape, (LENGTH, WIDTH), "without the option, all have one shape")
             numpy.testing.assert_array_equal(padded[key][: len(vectors)], vectors, key)
-
-
-if __name__ == "__main__":
-    sys.exit(unittest.main())

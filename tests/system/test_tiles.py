@@ -551,7 +551,3 @@ class Tiles(unittest.TestCase):
         world = self.world("Colours128")
         self.assertEqual(world.start().wait(), 64, world.logs())
         self.assertIn(f"--tile {TILE}: the model takes pictures of 128 x 128 pixels. Give --tile 128", world.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

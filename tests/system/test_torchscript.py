@@ -372,7 +372,3 @@ class TorchScript(ModelRuns):
         numpy.testing.assert_array_equal(alpha["tall"], wide.T)
         numpy.testing.assert_array_equal(masks["wide"], wide > 0)
         numpy.testing.assert_array_equal(masks["tall"], wide.T > 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -179,7 +179,3 @@ class DeepLabV3(Torchvision, LeavesNothing):
     @staticmethod
     def last_bias(network):
         return network.classifier[4].bias
-
-
-if __name__ == "__main__":
-    unittest.main()

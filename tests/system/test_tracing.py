@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 import time
-import unittest
 
 from test_hosts import Hosted, in_python
 
@@ -160,7 +159,3 @@ class Traced(Hosted):
         pathlib.Path(run.folder, "go").touch()
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))
         self.assertEqual(0, run.wait(), run.logs())
-
-
-if __name__ == "__main__":
-    unittest.main()

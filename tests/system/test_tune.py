@@ -174,7 +174,3 @@ def commands_below(pid):
         except (OSError, ValueError):
             continue
     return found
-
-
-if __name__ == "__main__":
-    unittest.main()

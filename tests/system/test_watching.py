@@ -343,7 +343,3 @@ class Gpus(unittest.TestCase):
             )
             self.assertIn("\nofframp_samples_expected 240\n", text)
             self.assertIn('\nofframp_run_state{state="ended"} 1\n', text)
-
-
-if __name__ == "__main__":
-    unittest.main()

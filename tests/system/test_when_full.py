@@ -305,7 +305,3 @@ class WhenFull(LeavesNothing):
                 self.assertEqual(code, 0, run.logs())
                 self.assertEqual(summary["samples"]["released"], SAMPLES)
                 self.assertEqual(run.files(), self.wanted)
-
-
-if __name__ == "__main__":
-    unittest.main()

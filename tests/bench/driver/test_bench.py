@@ -204,7 +204,3 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(1, done.returncode)
         self.assertIn("FAILED: ours ended with 3", done.stdout)
         self.assertIn("it cannot go on", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

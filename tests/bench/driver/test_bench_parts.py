@@ -591,7 +591,3 @@ class ReportTest(unittest.TestCase):
         left_out = result_with(left_out="needs a database")
         self.assertIn("Left out: needs a database.", report.row_table(left_out))
         self.assertIn("| W | | | | left out | needs a database |", report.summary([left_out]))
-
-
-if __name__ == "__main__":
-    unittest.main()

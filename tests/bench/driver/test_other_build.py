@@ -175,7 +175,3 @@ class Parts(OlderBuild):
         self.assertEqual((True, "0.99 [0.98, 1]"), (judged(0.98, 1.0).reached, judged(0.98, 1.0).found))
         self.assertFalse(judged(0.98, 0.999).reached)
         self.assertEqual("not measured", Reaches("other").judge({"ours": "ours", "ratios_of": {}}).found)
-
-
-if __name__ == "__main__":
-    unittest.main()

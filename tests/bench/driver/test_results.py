@@ -105,7 +105,3 @@ class Results(unittest.TestCase):
     def test_a_written_summary_reads_back(self):
         for summary in (*results.summaries().values(), results.merged({}, [whole()])):
             self.assertEqual(summary, json.loads(results.written(summary)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -96,7 +96,3 @@ class MessageBench(unittest.TestCase):
         self.assertNotEqual(0, done.returncode)
         self.assertIn("/nowhere/mine.so", done.stderr)
         self.assertIn("an offramp-consumer ended with exit code 64", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -27,7 +27,3 @@ class Contract(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-3000:])
         self.assertNotIn("names no server", done.stdout)
         self.assertIn("[  PASSED  ]", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

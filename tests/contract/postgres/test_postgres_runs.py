@@ -562,7 +562,3 @@ class RunsOfRecords(Killed, WithServer):
         self.assertEqual(records.start().wait(), 64, records.logs())
         self.assertIn("holds other results", records.logs())
         self.assertEqual(self.sql("SELECT count(*) FROM one"), [[str(ITEMS)]])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -226,7 +226,3 @@ class DroppedTest(unittest.TestCase):
 
         changes = run.follow(Autoscaler(Bounds(1, 12)), 60, observe=drops)
         self.assertGreaterEqual(run.wanted, 4, changes)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -129,7 +129,3 @@ class CleaningTest(unittest.TestCase):
         for flags in (["--older-than", "soon"], ["--older-than", "-1"], ["--older-than", "nan"], ["--all"]):
             with self.assertRaises(LaunchError):
                 cleaning.start(self.places, flags)
-
-
-if __name__ == "__main__":
-    unittest.main()

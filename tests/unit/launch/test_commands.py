@@ -227,7 +227,3 @@ class AnotherUsersBuildTest(unittest.TestCase):
             self.assertEqual(77, code, output)
             self.assertIn("belongs to another user", output)
             self.assertIn("OFFRAMP_BUILD_DIR=FOLDER", output)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -362,7 +362,3 @@ class ConsumeTest(unittest.TestCase):
         claim.parent.mkdir(parents=True)
         claim.write_text('{"job": "job-a", "folder": "/jobs/a"}')
         self.assertIn("the shards of job-a", self.end(self.launch("--output", str(claim.parent.parent)), 64))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -177,7 +177,3 @@ class DrainingTest(unittest.TestCase):
         said = stage.end(launcher, producer, [successor])
         self.assertEqual(0, launcher.returncode, said)
         self.assertIn("ended with exit code 0 before the run was over", said)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -226,7 +226,3 @@ class StatusTextTest(unittest.TestCase):
             counts_as_death(dead(1, status)) for status in (-9, 1, ExitCode.NO_SUCH_RUN, ExitCode.SINK_UNAVAILABLE)
         ]
         self.assertEqual([True, True, False, False], counted)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -93,7 +93,3 @@ class DemoTest(unittest.TestCase):
         (self.folder / "cut-out" / "bag.png").unlink()
         self.assertNotIn("IoU", demo.show(Places(), self.folder, {"model": "cutout"}))
         self.assertFalse((self.folder / "contact-sheet.png").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -39,7 +39,3 @@ class Layouts(unittest.TestCase):
                 pretended((4, 3, 32, 32)), pretended((16, 3, 3, 3)), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
             )
         self.assertTrue(found.is_contiguous(memory_format=torch.channels_last), f"strides {found.stride()}")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -104,7 +104,3 @@ class Pictures(unittest.TestCase):
         ):
             with self.assertRaisesRegex(LaunchError, problem):
                 self.plan(*flags, defaults=defaults)
-
-
-if __name__ == "__main__":
-    unittest.main()

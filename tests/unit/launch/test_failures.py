@@ -431,7 +431,3 @@ class MemoryKillsTest(unittest.TestCase):
         os.remove(self.folder / "membership")
         self.assertEqual((None, None), control_groups.memory_kills())
         self.assertEqual("", control_groups.memory_kills_since((None, None)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -85,7 +85,3 @@ class FinishingTest(unittest.TestCase):
                 (lock.fileno(),),
             )
         self.assertEqual(0, code, (self.folder / "log").read_text())
-
-
-if __name__ == "__main__":
-    unittest.main()

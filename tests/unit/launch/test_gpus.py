@@ -1078,7 +1078,3 @@ class PutAway(JobInOutput):
         (self.folder / ".offramp-shards/job.json").write_text(json.dumps({"job": "job-2", "folder": "/elsewhere"}))
         self.refused(64, "belongs to job job-2 in /elsewhere", gpus_job.clear_remains, self.folder)
         self.assertTrue((self.folder / ".offramp-shards/0").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

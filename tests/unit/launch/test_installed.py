@@ -70,7 +70,3 @@ class InstalledTest(unittest.TestCase):
 
     def test_the_launcher_of_a_checkout_is_not_installed(self):
         self.assertFalse(places.here().is_installed)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -189,7 +189,3 @@ class OtherPythonTest(unittest.TestCase):
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
             self.assertEqual("in order\nraised\n", done.stdout, done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

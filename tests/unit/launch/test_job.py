@@ -856,7 +856,3 @@ class HistoriesTest(InAFolder):
                 history = History(self.folder / str(number), random.Random(number), record_first=True)
                 history.play()
                 history.check()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -274,7 +274,3 @@ class ContainerfileTest(unittest.TestCase):
         (entry,) = [json.loads(line.removeprefix("ENTRYPOINT ")) for line in lines if line.startswith("ENTRYPOINT ")]
         self.assertTrue(os.access(REPOSITORY / pathlib.Path(entry[0]).relative_to("/opt/offramp"), os.X_OK))
         self.assertIn("COPY . /opt/offramp", lines)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -590,7 +590,3 @@ class CommandTest(InFolder):
         self.assertEqual(0, done.returncode, done.stderr)
         self.assertEqual(len(KEYS), done.stdout.count("nsys profile"))
         self.assertIn("not installed", done.stderr)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -83,7 +83,3 @@ class LiveDisplayTest(unittest.TestCase):
 
     def test_text_is_not_markup(self):
         self.assertIn("[/x]", "".join(self.shown(200, {**STATUS, "message": MESSAGE})))
-
-
-if __name__ == "__main__":
-    unittest.main()

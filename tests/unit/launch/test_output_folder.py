@@ -584,7 +584,3 @@ def contents(folder):
         for path in pathlib.Path(folder).rglob("*")
         if path.is_file() and path.name != LOCK
     }
-
-
-if __name__ == "__main__":
-    unittest.main()

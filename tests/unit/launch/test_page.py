@@ -414,7 +414,3 @@ def served_from(source):
             source.is_over.set()
             server.shutdown()
             server.server_close()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1214,7 +1214,3 @@ class DoctorTest(unittest.TestCase):
     def test_the_exit_code_is_that_of_the_first_problem(self):
         fine, problem = doctor.Finding("a", ""), doctor.Finding("b", "", "fix", ExitCode.SHARED_MEMORY_FULL)
         self.assertEqual([0, 80], [doctor.exit_code([fine]), doctor.exit_code([fine, problem])])
-
-
-if __name__ == "__main__":
-    unittest.main()

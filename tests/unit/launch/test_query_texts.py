@@ -71,7 +71,3 @@ class QueryTexts(unittest.TestCase):
                 self.assertEqual(refused.code, ExitCode.BAD_INPUT)
                 for word in (name, place, '"year" is not a text: 1990', "--text-column"):
                     self.assertIn(word, str(refused))
-
-
-if __name__ == "__main__":
-    unittest.main()

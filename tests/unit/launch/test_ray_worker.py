@@ -443,7 +443,3 @@ class RayWorker(unittest.TestCase):
             f"import pathlib, sys; from offramp_launch.jobs import on_ray; from offramp_launch.places import here; {call}",
             *words,
         ]
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -227,7 +227,3 @@ class RecoveryTest(unittest.TestCase):
         self.assertEqual({"producer", "consumer"}, set(entered))
         self.stage.end(launcher, entered["producer"], [entered["consumer"]])
         self.assertEqual(0, launcher.returncode)
-
-
-if __name__ == "__main__":
-    unittest.main()

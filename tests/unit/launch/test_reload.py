@@ -164,7 +164,3 @@ class ReloadTest(unittest.TestCase):
     def test_refused_without_a_run(self):
         self.assertEqual(69, self.stage.call("reload")[0])
         self.assertEqual(64, self.stage.call("reload", "now")[0])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -212,7 +212,3 @@ class RetriesTest(unittest.TestCase):
         program = Program(*[(failing, 0)] * 6)
         self.assertEqual(0, retries.retry_failed(self.folder, "r", ["consumer"], program).samples)
         self.assertEqual(retries.FRUITLESS, len(program.commands))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -529,7 +529,3 @@ class ControlTest(unittest.TestCase):
         code, output = self.stage.call("run", "--run-dir", "/tmp/" + "deep/" * 30)
         self.assertEqual(64, code)
         self.assertIn("too long", output)
-
-
-if __name__ == "__main__":
-    unittest.main()

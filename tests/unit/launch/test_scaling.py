@@ -252,7 +252,3 @@ class LimitsTest(unittest.TestCase):
         )
         self.write("4:cpu:/\n", cpu__cpu_DOT_cfs_quota_us="-1\n")
         self.assertEqual(math.inf, control_groups.cores())
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -217,7 +217,3 @@ class RequirementsTest(FolderTest):
             self.install("requirements-launch.txt")
         (self.folder / "code").write_text("0")
         self.assertEqual(1, len(self.install("requirements-launch.txt")))
-
-
-if __name__ == "__main__":
-    unittest.main()

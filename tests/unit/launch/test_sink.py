@@ -75,7 +75,3 @@ class SinkTest(unittest.TestCase):
             os.chdir(os.path.dirname(folder))
             self.addCleanup(os.chdir, before)
             self.assertFalse(is_postgres(os.path.basename(folder)))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -145,7 +145,3 @@ class FullRunDirectoryTest(unittest.TestCase):
                 )
                 status = json.loads(run_dir.file("status.json").read_text())
                 self.assertEqual(("failed", 73, whole["failure"]), (status["state"], status["exit"], status["failure"]))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -431,7 +431,3 @@ class TerminalTest(unittest.TestCase):
         code, output = self.stage.call("top", "/nowhere")
         self.assertEqual(69, code, output)
         self.assertEqual(64, self.stage.call("top", "--wide")[0])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -194,7 +194,3 @@ class TracingTest(unittest.TestCase):
         for text in ("Run made-up", "compute", "d2h", "consumers", "2 programs"):
             self.assertIn(text, drawn)
         self.assertNotIn(">read<", drawn)
-
-
-if __name__ == "__main__":
-    unittest.main()

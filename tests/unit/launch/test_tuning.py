@@ -216,7 +216,3 @@ class CommandTest(unittest.TestCase):
     def test_refuses_an_invalid_time(self):
         self.assertIn("--seconds is 'soon'", self.refused("--seconds", "soon"))
         self.assertIn("--seconds 9 is too short", self.refused("--seconds=9"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -49,7 +49,3 @@ class ConsumerUserTest(unittest.TestCase):
             consumer_user.free_group("0 0 1000\n")
         self.assertEqual(ExitCode.NOT_PERMITTED, refused.exception.code)
         self.assertIn("adduser --system --group", str(refused.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -874,7 +874,3 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual(200, self.get("/livez", Host="any.example")[0])
         output = self.stage.end(launcher, producer, consumers)
         self.assertIn("anyone who can connect may read", output)
-
-
-if __name__ == "__main__":
-    unittest.main()
