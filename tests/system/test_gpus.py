@@ -422,16 +422,6 @@ class Ahead(GpusTest):
         self.ends_as(world, one, 397)
         self.assertEqual(world.summary()["producer_restarts"], 2)
 
-    def test_a_killed_worker_gives_up_its_turn(self):
-        world, gate, _ = self.begun()
-        one = self.results_of_one(*LARGE)
-        pid = world.status_of("producer 1, worker 1")["pid"]
-        os.kill(pid, signal.SIGKILL)
-        world.until(lambda: world.status_of("producer 1, worker 1").get("pid") != pid, "its death")
-        gate.open()  # its producer drains, and then gives its turn to the other
-        self.assertEqual(world.wait(), 0, world.logs())
-        self.ends_as(world, one, 397)
-
     def test_a_waiting_worker_stops_immediately_and_has_done_no_work(self):
         world, gate, _ = self.begun()
         one = self.results_of_one(*LARGE)

@@ -1,10 +1,5 @@
-"""
-Pictures to masks and texts to vectors with several producers: the results of one producer, even after a killed
-launcher.
-"""
+"""Pictures to masks with several producers: the results of one producer, even after a killed launcher."""
 
-import importlib.util
-import os
 import pathlib
 import signal
 import sys
@@ -13,19 +8,13 @@ import unittest
 
 from PIL import Image
 
-from tests.support.counting_network import NEEDED, make_counting_network
 from tests.support.done_items import items_of_checkpoint
 from tests.support.launched_gpus import GpusWorld
 from tests.support.launched_resume import World
 from tests.support.real_run import require_nothing_left
 from tests.support.sets_of_pictures import make_pictures
 
-PICTURES, LINES = 14, 90
-PARQUET = (
-    ",embeddings-parquet"
-    if (pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).parent / "lib/libofframp_parquet.so").exists()
-    else ""
-)
+PICTURES = 14
 ON_THE_CPU = ("--device", "cpu", "--batch", "2", "--slabs", "12", "--consumers", "3", "--status-seconds", "0.05")
 # One item, and the last shard of four.
 BAD = ("set 0/bild-ä03.png", "set 2/bild-ä05.png", "set 2/bild-ä08.png", "set 2/bild-ä11.png")
@@ -41,11 +30,6 @@ class Gpus(unittest.TestCase):
         self.addCleanup(world.__exit__, None, None, None)
         self.addCleanup(require_nothing_left, self, world.shared_memory)
         return world
-
-    def both(self, *flags):
-        one = self.world(World, *flags)
-        self.assertEqual(one.start().wait(), 0, one.logs())
-        return one, self.world(GpusWorld, *flags, shards=4)
 
     def kill_launcher(self, world, samples):
         with world.gate() as gate:
@@ -64,7 +48,9 @@ class Gpus(unittest.TestCase):
         pictures = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
         make_pictures(pictures, PICTURES, BAD)
         flags = (*MASKS, "--input", str(pictures), "--max-errors", "4")
-        one, world = self.both(*flags)
+        one = self.world(World, *flags)
+        self.assertEqual(one.start().wait(), 0, one.logs())
+        world = self.world(GpusWorld, *flags, shards=4)
         self.kill_launcher(world, 1)
         self.assertEqual(world.start("--resume", "--max-errors", "3").wait(), 65, world.logs())
         self.assertIn("and --max-errors allows 3", world.logs())
@@ -140,27 +126,3 @@ class Gpus(unittest.TestCase):
     def enter(self, context):  # of a Python before 3.11
         self.addCleanup(context.__exit__, None, None, None)
         return context.__enter__()
-
-    @unittest.skipUnless(
-        all(importlib.util.find_spec(name) for name in NEEDED), f"skipped: needs the packages {', '.join(NEEDED)}"
-    )
-    def test_vectors_are_those_of_one_producer(self):
-        folder = pathlib.Path(self.enter(tempfile.TemporaryDirectory()))
-        make_counting_network(folder, LINES)
-        one, world = self.both(
-            "--profile",
-            "embeddings",
-            "--model",
-            str(folder / "counts.pt"),
-            *ON_THE_CPU,
-            "--input",
-            str(folder / "lines.txt"),
-            "--processor",
-            "embeddings-sqlite" + PARQUET,
-        )
-        self.kill_launcher(world, 2)
-        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
-        self.assertEqual(world.results(), one.results())
-        samples = world.summary()["samples"]
-        self.assertGreaterEqual(samples["done_before"], 2)
-        self.assertEqual(samples["done_before"] + samples["released"], LINES)

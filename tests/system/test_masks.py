@@ -78,11 +78,6 @@ class Masks(LeavesNothing):
             files, _ = self.masks_of(consumers)
             self.assertEqual(files, self.wanted, f"{consumers} consumers")
 
-    def test_slabs_of_single_samples(self):
-        files, summary = self.masks_of(2, "--samples-per-slab", "1")
-        self.assertEqual(files, self.wanted)
-        self.assertEqual(summary["batches"]["released"], IMAGES // 2)
-
     def test_classes_found_on_the_device_or_by_the_consumers(self):
         wanted, _ = self.masks_of(2, "--mask-size", "model")
         on_device, _ = self.masks_of(2, "--mask-size", "model", "--transform", "class-map", "--confidence")
@@ -109,13 +104,3 @@ class Masks(LeavesNothing):
         files, summary = self.masks_of(2, meanwhile=scale)
         self.assertEqual(files, self.wanted)
         self.assertGreaterEqual(len(summary["consumers"]), 4)
-
-    def test_a_consumer_killed_in_the_middle(self):
-        def murder(run, gate):
-            victim = run.until(lambda: [c["pid"] for c in run.status().get("consumers", [])], "a consumer")[0]
-            gate.kill(victim)
-
-        files, summary = self.masks_of(2, meanwhile=murder)
-        self.assertEqual(files, self.wanted)
-        self.assertTrue(any(consumer["exit"] == -9 for consumer in summary["consumers"]), summary["consumers"])
-        self.assertTrue(summary["conserved"])

@@ -14,7 +14,6 @@ import unittest
 from tests.support.exported_model import folder_of_class
 from tests.support.launched_job import JobWorld
 from tests.support.launched_run import ROOT
-from tests.support.postgres_server import PostgresServer, missing_requirement
 from tests.support.text_runs import TextRuns
 from tests.system.test_several_inputs import NETWORKS, WORDS
 
@@ -160,56 +159,6 @@ class TextChunks(TextRuns, unittest.TestCase):
             [(len(rows) // 2, 0), (len(rows) - len(rows) // 2, 0)],
         )
         self.assertEqual((self.rows(job), self.results(job.output)), (rows, wanted))
-
-    @unittest.skipIf(missing_requirement(), missing_requirement())
-    def test_postgres_has_equal_chunks_after_kills_and_in_shards(self):
-        server = self.enterContext(PostgresServer())
-        server.sql("CREATE EXTENSION vector")
-        rows = self.undisturbed("jsonl-text", self.jsonl, *CHUNKS)
-        wanted = [
-            [
-                str(item),
-                key,
-                name,
-                json.loads(columns),
-                *map(str, place),
-                list(struct.unpack(f"<{len(vector) // 4}f", vector)),
-            ]
-            for item, key, name, columns, *place, vector in rows
-        ]
-
-        def stored(table):
-            rows = server.sql(f"SELECT {', '.join(ROWS)}, vector FROM {table} ORDER BY item")
-            return [
-                [
-                    *row[:3],
-                    json.loads(row[3]),
-                    *row[4:-1],
-                    list(struct.unpack(f"<{len(v := json.loads(row[-1]))}f", struct.pack(f"<{len(v)}f", *v))),
-                ]
-                for row in rows
-            ]
-
-        def into(table):
-            return {"processors": ("--processor", "embeddings-postgres", "--sink", server.uri(), "--sink-table", table)}
-
-        self.resumed("jsonl-text", self.jsonl, *CHUNKS, **into("killed"))
-        self.assertEqual(stored("killed"), wanted)
-        self.assertEqual(
-            server.sql(
-                "SELECT string_agg(attname, ' ' ORDER BY attnum) FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY (indkey) "
-                "WHERE indrelid = 'killed'::regclass AND indisprimary"
-            ),
-            [["key output chunk"]],
-        )
-
-        self.in_shards(2, "jsonl-text", self.jsonl, *CHUNKS, **into("shards"))
-        self.assertEqual(stored("shards"), wanted)
-
-        whole = self.world("jsonl-text", self.jsonl, **into("killed"))
-        self.assertNotEqual(whole.start().wait(), 0, "a table of chunks takes no rows of whole texts")
-        self.assertIn("table 'killed'", whole.logs())
-        self.assertEqual(stored("killed"), wanted)
 
     def test_a_text_of_ten_megabytes_is_cut(self):
         text = "slab lease ticket credit " * 400_000

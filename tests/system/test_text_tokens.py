@@ -5,9 +5,7 @@ of computing, after kills, from the disk, and of several producers.
 
 import importlib.util
 import json
-import os
 import random
-import signal
 import unittest
 
 import numpy
@@ -15,7 +13,6 @@ import numpy
 from tests.support.device import DEVICE, setUpModule  # noqa: F401
 from tests.support.exported_model import export, networks_in
 from tests.support.launched_gpus import GpusWorld
-from tests.support.run_memory import endpoint
 from tests.support.text_runs import TextRuns
 
 TEXTS, LENGTH, WIDTH = 203, 24, 5
@@ -143,49 +140,6 @@ class TextTokens(TextRuns, unittest.TestCase):
         self.assertTrue(world.summary()["conserved"])
         job = self.in_shards(3, "jsonl-text", self.jsonl, *HIDDEN, *BY_LENGTH)
         self.assertAreTheTexts({key: one for each in job.output.glob("**/") for key, one in self.vectors(each).items()})
-
-    def test_spilled_and_dead_batches_keep_their_shapes(self):
-        world = self.world(
-            "jsonl-text",
-            self.jsonl,
-            *HIDDEN,
-            *"--samples-per-slab 8 --when-full spill".split(),
-            processors=("--processor", "crash-on-item"),
-        )
-        world.environment.update(OFFRAMP_TEST_CRASH_ITEM="100", OFFRAMP_TEST_CRASH_HOW="fail", OFFRAMP_TEST_THEN="npy")
-        with world.gate() as gate:
-            world.start()
-            world.until(lambda: world.status().get("spilled_samples", 0) > 100, "most batches on the disk")
-            gate.open()
-            self.assertEqual(world.wait(), 84, world.logs())
-        samples = world.summary()["samples"]
-        dead = {"t100"}
-        self.assertEqual((samples["released"], samples["dead_letters"]), (TEXTS - len(dead), len(dead)))
-        found = self.vectors(world.output)
-        for key in self.wanted.keys() - dead:
-            numpy.testing.assert_array_equal(found[key], self.wanted[key], key)
-        output = world.folder / "retried"
-        code, printed = world.call(
-            "dead-letters", "retry", "--all", "--processor", "npy", "--run-dir", world.run_dir, "--output", output
-        )
-        self.assertEqual(code, 0, printed)
-        retried = self.vectors(output)
-        self.assertEqual(retried.keys(), {f"t{number}" for number in range(96, 104)}, "all of its slab")
-        for key, vectors in retried.items():
-            numpy.testing.assert_array_equal(vectors, self.wanted[key], key)
-
-    def test_another_producer_takes_over_from_a_killed_one(self):
-        world = self.world("jsonl-text", self.jsonl, *HIDDEN, *BY_LENGTH, "--samples-per-slab", "8")
-        with world.gate() as gate:
-            world.start()
-            gate.let(3)
-            world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
-            os.kill(int(endpoint(world.run_dir)["producer_pid"]), signal.SIGKILL)
-            gate.open()
-            self.assertEqual(world.wait(), 0, world.logs())
-        self.assertEqual(world.summary()["producers"], 2)
-        self.assertTrue(world.summary()["conserved"])
-        self.assertAreTheTexts(self.vectors(world.output))
 
     def test_what_does_not_go_together_is_refused_when_the_run_starts(self):
         for flags, words in (

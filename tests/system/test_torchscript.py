@@ -343,18 +343,6 @@ class TorchScript(ModelRuns):
                 self.assertLessEqual(difference.max(), 1 if way == InterpolationMode.BILINEAR else 2, path.name)
                 self.assertLess((difference != 0).mean(), 0.1, path.name)
 
-    def test_an_impossible_crop(self):
-        self.saved(self.networks.Mean(), "mean.pt", "image-size = 64\nresize-size = 48\n")
-        with self.launched("mean.pt", "--processor", "none") as run:
-            self.assertEqual(run.start().wait(), 78, run.logs())
-            self.assertIn(
-                "mean.toml:2: resize-size is 48, and image-size 64x64 cannot be cut from its middle", run.logs()
-            )
-        self.saved(self.networks.Mean(), "mean.pt")
-        with self.launched("mean.pt", *"--processor none --image-size 64 --resize-size 48".split()) as run:
-            self.assertEqual(run.start().wait(), 64, run.logs())
-            self.assertIn("--resize-size 48 does not go with a model that takes 64 x 64 pixels", run.logs())
-
     def test_the_mask_is_put_back_where_the_crop_was(self):
         self.saved(self.networks.Thing(), "thing.pt", "image-size = 64\nresize-size = 80\n")
         images = self.folder / "tall-and-wide"
