@@ -6,7 +6,6 @@ import io
 import json
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -132,15 +131,6 @@ class TracesTest(InFolder):
         self.assertEqual(ORIGIN + 181 * MS, trace.window[0])
         self.assertEqual(22, len(trace.device("d2h")))
 
-    def test_host_ranges_named_as_a_device_lane_are_not_device_time(self):
-        lines = [
-            {"process": "producer", "pid": 1},
-            {"lane": "main", "name": "compute", "batch": 0, "begin_ns": 1, "end_ns": 2},
-        ]
-        (self.folder / "producer-1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        trace = read_trace(self.folder)
-        self.assertEqual(([], None), (trace.device("compute"), trace.window))
-
     def test_an_invalid_trace_is_named(self):
         (self.folder / "producer-1.jsonl").write_text('{"process": "producer", "pid": 1}\n{"lane": ')
         with self.assertRaisesRegex(LaunchError, "producer-1.jsonl"):
@@ -201,18 +191,6 @@ class WorkloadTest(unittest.TestCase):
 
 
 class RungsTest(unittest.TestCase):
-    def test_the_articles_figures_are_consistent(self):
-        measured = {rung.key: rung.article_rate for rung in rungs.RUNGS if rung.article_rate}
-        self.assertEqual([0.45, 0.71, 1.51, 1.55, 1.85], list(measured.values()))
-        for key, before, gain in (
-            ("workers", "sequential", 58),
-            ("async-pageable", "pool", 2.6),
-            ("streams", "async-pageable", 19.3),
-        ):
-            self.assertAlmostEqual(gain, 100 * (measured[key] / measured[before] - 1), delta=0.3)
-        self.assertGreater(measured["pool"] / measured["workers"], 2)
-        self.assertGreater(measured["streams"] / measured["sequential"], 4)
-
     def test_chosen_rungs_keep_the_ladders_order(self):
         self.assertEqual(["pool", "streams"], [rung.key for rung in rungs.choose_rungs("streams,pool")])
         self.assertEqual(KEYS, [rung.key for rung in rungs.choose_rungs("")])
@@ -277,32 +255,11 @@ class TableTest(InFolder):
         ):
             self.assertIn(figure, text)
 
-    def test_a_failed_rung_is_shown_and_the_others_stay(self):
-        saved = make_ladder(self.folder)
-        header = saved.read_header()
-        header["rungs"]["pool"]["exit"] = 83
-        saved.write_header(header)
-        ladder = Ladder(saved)
-        self.assertRegex(table.markdown(ladder), r"\| pool +\| failed, exit code 83 \|")
-        self.assertFalse(ladder.is_fine())
-
-    def test_json_holds_the_figures_of_the_table(self):
-        whole = json.loads(table.as_json(Ladder(make_ladder(self.folder))))
-        self.assertEqual(KEYS, list(whole["rungs"]))
-        self.assertEqual(55.0, whole["limits"]["copy_gigabytes_per_second"])
-        self.assertEqual(1.85, whole["article"]["streams"]["steps_per_second"])
-        self.assertTrue(whole["results"]["equal"])
-
     def test_the_gain_of_workers_is_explained_by_measurements(self):
         text = table.markdown(Ladder(make_ladder(self.folder)))
         self.assertIn("600.0 ms of a step of 798.0 ms, so it can gain 4.03× at most", text)
         self.assertIn("108.0 and 300.0 ms a batch", text)
         self.assertIn("The article gained +58 %: its step became 814 ms shorter.", text)
-
-    def test_an_unmeasured_rung_explains_nothing(self):
-        self.assertNotIn(
-            "The article gained", table.markdown(Ladder(make_ladder(self.folder, keys=["workers", "pool"])))
-        )
 
 
 class PerfettoTest(InFolder):
@@ -343,20 +300,6 @@ class PerfettoTest(InFolder):
         self.assertTrue(pairs)
         self.assertEqual({2}, set(pairs.values()))
 
-    def test_times_are_microseconds_from_the_first_measured_batch(self):
-        begins = [event["ts"] for event in self.events if event["name"] == "measure_begin"]
-        self.assertEqual([0.0] * len(KEYS), begins)
-        alone = [
-            event
-            for event in self.events
-            if event["ph"] == "X"
-            and event["pid"] // 1000 == 7
-            and event["cat"] == "device"
-            and event["name"] == "compute"
-            and event["ts"] == 0
-        ]
-        self.assertEqual([90_000.0], [event["dur"] for event in alone])
-
 
 class PictureTest(InFolder):
     def test_the_view_shows_steps_of_the_fastest_and_the_slowest_rung(self):
@@ -364,17 +307,6 @@ class PictureTest(InFolder):
         self.assertAlmostEqual(6 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
         ladder = Ladder(make_ladder(self.folder))
         self.assertAlmostEqual(14 * 90, drawing.view_length(list(ladder.traces.values())) / MS)
-
-    def test_a_view_is_never_longer_than_the_measurement(self):
-        ladder = Ladder(make_ladder(self.folder, keys=["streams"], batches=3))
-        self.assertAlmostEqual(3 * 90.5, drawing.view_length(list(ladder.traces.values())) / MS)
-
-    def test_a_view_begins_with_a_batch_in_the_middle_of_the_measured_ones(self):
-        trace = Ladder(make_ladder(self.folder)).traces["pool"]
-        view = drawing.View(trace.window, [begin for begin, _ in trace.device("compute")], 600 * MS)
-        self.assertIn(view.begin, [begin for begin, _ in trace.device("compute")])
-        self.assertLess(trace.window[0], view.begin)
-        self.assertLess(view.end, trace.window[1])
 
     @unittest.skipUnless(matplotlib, "matplotlib is not installed")
     def test_draws_an_image_and_text_that_stays_text(self):
@@ -387,12 +319,6 @@ class PictureTest(InFolder):
         drawn = paths[1].read_text()
         for text in ("idle 310 ms", "5.00 batches/s", *(rungs.rung_named(key).title for key in KEYS)):
             self.assertIn(text, drawn)
-
-    @unittest.skipUnless(matplotlib, "matplotlib is not installed")
-    def test_nothing_to_draw_is_no_error(self):
-        saved = make_ladder(self.folder, keys=["pool"])
-        shutil.rmtree(saved.trace_dir("pool"))
-        self.assertFalse(command.draw_pictures(Ladder(saved), [self.folder / "ladder.png"]))
 
 
 class SavedLadderTest(InFolder):
@@ -418,13 +344,6 @@ class SavedLadderTest(InFolder):
         self.assertEqual(0, code)
         self.assertRegex(output, r"\| streams +\|")
         self.assertEqual(1, sum("ladder --from" in line for line in errors.splitlines()))
-
-    def test_different_results_fail_with_a_message(self):
-        make_ladder(self.folder, differs="pool")
-        code, output, errors = self.report()
-        self.assertEqual(ExitCode.INTERNAL, code)
-        self.assertIn("DIFFERENT: pool differs in 6 of 6", output)
-        self.assertIn("NOT FINE", errors)
 
     def test_a_folder_without_a_ladder_and_flags_of_a_run_are_refused(self):
         for argv, code in (((), ExitCode.NO_INPUT), (("--batch", "4"), ExitCode.USAGE), (("--nsys",), ExitCode.USAGE)):

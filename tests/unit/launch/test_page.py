@@ -292,34 +292,6 @@ class PageTest(unittest.TestCase):
         self.assertIn("100 %", shares)
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_highlights_slabs_of_a_consumer_and_its_holder(self):
-        with Browser() as browser, served(DOCUMENTS["trouble"]) as url:
-            browser.show(url)
-            browser.until("document.querySelectorAll('#rows tr').length")
-            held = next(
-                consumer for consumer in DOCUMENTS["trouble"]["status"]["consumers"] if len(consumer["held"]) > 1
-            )
-            row = f"[...document.querySelectorAll('#rows tr')].find(row => row.children[1].textContent == '{held['pid']}')"
-            picked = "JSON.stringify([...document.querySelectorAll('#grid g')].flatMap((slab, place) => slab.classList.contains('picked') ? [place] : []))"
-            browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerenter'))")
-            self.assertEqual(held["held"], json.loads(browser.value(picked)))
-            browser.value(f"{row}.dispatchEvent(new PointerEvent('pointerleave'))")
-            self.assertEqual([], json.loads(browser.value(picked)))
-            browser.value(
-                f"document.querySelectorAll('#grid g')[{held['held'][0]}].firstChild.dispatchEvent(new PointerEvent('pointermove', {{bubbles: true}}))"
-            )
-            self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            for key in ("Escape", *["ArrowRight"] * (1 + held["held"][0])):  # the first arrow selects the first slab
-                browser.value(
-                    f"document.getElementById('grid').dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))"
-                )
-            self.assertTrue(browser.value(f"{row}.classList.contains('picked')"))
-            self.assertIn(
-                f"Slab {held['held'][0]}: with a consumer {held['session']}",
-                browser.value("document.getElementById('selection').textContent"),
-            )
-
-    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_another_run_starts_from_an_empty_page(self):
         source = Source(pathlib.Path("/nowhere"))
         source.set_final(DOCUMENTS["gpus"])
@@ -330,13 +302,6 @@ class PageTest(unittest.TestCase):
             source.set_final({**DOCUMENTS["lost_gpu"], "run_id": "another"})
             browser.until(f"{names} == 'GPU 0,GPU 1'")
             self.assertEqual([], browser.errors)
-
-    @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
-    def test_polls_without_an_event_stream(self):
-        with Browser() as browser, served(DOCUMENTS["starved"]) as url:
-            browser.before_each_page("delete window.EventSource")
-            browser.show(url)
-            browser.until(f"document.getElementById('sentence').textContent == {json.dumps(SENTENCES['starved'])}")
 
     @unittest.skipUnless(CHROMIUM, "chromium is not installed here: the page is not shown")
     def test_a_stale_status_is_not_live(self):

@@ -80,19 +80,6 @@ class DrawingTest(unittest.TestCase):
         self.assertNotIn("\x1b", text)
         self.assertIn("\\x1b[2Jgone [bold]\\x07", text)
 
-    def test_a_silent_producer_is_reported(self):
-        from offramp_launch.watching.drawing import draw
-
-        seen = Rates()
-        for now in (0, 12):
-            seen.add(DOCUMENTS["computing"], now)
-        self.assertEqual("The producer has not reported for 12 s", draw(DOCUMENTS["computing"], seen, 80, 24)[1].plain)
-
-    def test_a_note_replaces_the_keys(self):
-        self.assertEqual(
-            "2 -> 3 consumers", self.lines(DOCUMENTS["starved"], (80, 24), ("2 -> 3 consumers", False))[-1].plain
-        )
-
 
 class RatesTest(unittest.TestCase):
     def document(self, at, busy, samples, copied):

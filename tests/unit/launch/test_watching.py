@@ -718,15 +718,6 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual((64, before), (launcher.returncode, (folder / "before" / "metrics.prom").read_text()))
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', (folder / "metrics.prom").read_text())
 
-    def test_a_refused_run_in_its_own_directory_has_failed(self):
-        launcher = self.stage.launch("run", "--consumers", "1")
-        producer, consumer = sorted(
-            (self.stage.enter(), self.stage.enter()), key=lambda puppet: puppet.role, reverse=True
-        )
-        self.stage.end(launcher, producer, [consumer], code=64)
-        self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())
-        self.assertIn('\nofframp_run_state{state="failed"} 1\n', (self.run_dir / "metrics.prom").read_text())
-
     def test_a_rare_status_is_not_stale_before_the_next(self):
         launcher, producer, consumers = self.start("--status-seconds", "3000")
         producer.order(status={"state": "running", "time": moment(time.time() - 1000)})
@@ -792,17 +783,6 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode, output)
         self.assertEqual(2, output.count("the server of --http (pid"))
 
-    def test_a_server_is_replaced_without_its_log_folder(self):
-        launcher, producer, consumers = self.start()
-        until(lambda: self.get("/livez")[0] == 200)
-        server = self.server_of(launcher)
-        os.rename(self.run_dir / "logs", self.run_dir / "logs-elsewhere")
-        os.kill(server, signal.SIGKILL)
-        wait_until_gone(server)
-        self.assertEqual(200, self.get("/livez")[0])
-        output = self.stage.end(launcher, producer, consumers)
-        self.assertEqual((0, 1), (launcher.returncode, output.count("the server of --http (pid")), output)
-
     def server_of(self, launcher):
         def found():
             children = pathlib.Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
@@ -863,10 +843,6 @@ class WatchedRunTest(unittest.TestCase):
         self.assertEqual(0, self.stage.call("dead-letters", "list", "--run-dir", str(self.run_dir))[0])
         output = self.stage.end(launcher, producer, consumers)
         self.assertEqual(0, launcher.returncode, output)
-
-    def test_an_invalid_address_is_refused_first(self):
-        code, output = self.stage.call("run", "--http", "9464")
-        self.assertEqual((64, True), (code, "--http is '9464', which is not HOST:PORT" in output), output)
 
     def test_a_public_address_is_reported(self):
         launcher, producer, consumers = self.start(http="0.0.0.0:0")
