@@ -660,6 +660,9 @@ class LogFollowerTest(unittest.TestCase):
 
 
 class SummaryTest(unittest.TestCase):
+    def text(self, unit="images", **ended):
+        return summary.describe({"run_id": "r", "run_dir": "/r", **ended}, unit, "", "x")
+
     def test_every_consumer_is_listed(self):
         merged = summary.merge(
             {
@@ -681,133 +684,62 @@ class SummaryTest(unittest.TestCase):
         )
 
     def test_reports_the_pictures_that_the_gpu_decoded(self):
-        ended = {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"released": 9}}
-        self.assertIn(
-            "  decoded    7 pictures on the GPU\n", summary.describe({**ended, "decoded_on_gpu": 7}, "images", "", "x")
-        )
-        self.assertNotIn("decoded", summary.describe({**ended, "decoded_on_gpu": 0}, "images", "", "x"))
+        for decoded, line in ((7, "  decoded    7 pictures on the GPU\n"), (0, "")):
+            text = self.text(exit=0, samples={"released": 9}, decoded_on_gpu=decoded)
+            self.assertEqual(("decoded" in text, True), (bool(line), line in text))
 
     def test_reports_the_first_skipped_items_and_how_many_there_are(self):
         skipped = [{"item": index, "origin": f"{index}.jpg", "reason": "empty"} for index in range(30)]
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 31}, "skipped": skipped},
-            "images",
-            "",
-            "x",
-        )
+        text = self.text(exit=0, samples={"skipped": 31}, skipped=skipped)
         self.assertIn("skipped    31:", text)
         self.assertIn("19.jpg: empty\n    and 11 more: summary.json lists the first 30", text)
         self.assertNotIn("20.jpg", text)
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"skipped": 0}, "skipped": skipped},
-            "images",
-            "",
-            "x",
-        )
+        text = self.text(exit=65, samples={"skipped": 0}, skipped=skipped)
         self.assertIn("skipped    30:", text)
         self.assertIn("and 10 more: summary.json lists all", text)
         self.assertNotIn("unreadable", text)
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": skipped[:7]},
-            "images",
-            "",
-            "x",
-        )
+        text = self.text(exit=65, samples={}, unreadable_upcoming=skipped[:7])
         self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 20}, "skipped": skipped[:20]},
-            "images",
-            "",
-            "x",
-        )
+        text = self.text(exit=0, samples={"skipped": 20}, skipped=skipped[:20])
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "similar": 40}
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 42}, "skipped": [tiles, skipped[0]]},
-            "tiles",
-            "",
-            "x",
-        )
+        text = self.text(exit=0, samples={"skipped": 42}, skipped=[tiles, skipped[0]], unit="tiles")
         self.assertIn("skipped    42:\n    b.png, tile 0,0: damaged (and 40 more like it)\n    0.jpg: empty\n", text)
         self.assertNotIn("summary.json lists", text)
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 61}, "skipped": [*skipped[:20], tiles]},
-            "tiles",
-            "",
-            "x",
-        )
+        text = self.text(exit=0, samples={"skipped": 61}, skipped=[*skipped[:20], tiles], unit="tiles")
         self.assertIn("and 41 more: summary.json lists all", text)
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {}, "unreadable_upcoming": [tiles, skipped[0]]},
-            "tiles",
-            "",
-            "x",
-        )
+        text = self.text(exit=65, samples={}, unreadable_upcoming=[tiles, skipped[0]], unit="tiles")
         self.assertIn("unreadable 42 more, in batches", text)
         for listed, listing in (
             (1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"),
             (0, "skipped    2\n    a producer that died found them"),
         ):
-            text = summary.describe(
-                {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"skipped": 2}, "skipped": skipped[:listed]},
-                "images",
-                "",
-                "x",
-            )
+            text = self.text(exit=0, samples={"skipped": 2}, skipped=skipped[:listed])
             self.assertIn(f"{listing}; a run with --resume tries them again, and lists them\n", text)
 
     def test_shows_a_rate_only_for_a_run_with_results(self):
-        run = {
-            "run_id": "r",
-            "run_dir": "/r",
-            "exit": 0,
-            "seconds": 2,
-            "first_batch_seconds": 1,
-            "samples_per_second": 4,
-        }
+        times = {"seconds": 2, "first_batch_seconds": 1, "samples_per_second": 4}
+        whole = "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all"
         for exit_code, samples, line in (
-            (
-                0,
-                {"released": 8, "sourced": 8},
-                "done       8 images in 2.00 s: the first batch after 1.00 s, 4.00 images/s in all",
-            ),
+            (0, {"released": 8, "sourced": 8}, whole),
             (0, {"released": 0, "sourced": 0, "done_before": 8}, "done       nothing was left to do (2.00 s)"),
             (0, {"released": 0, "sourced": 3, "done_before": 8}, "done       0 images in 2.00 s"),
             (130, {"released": 0, "sourced": 0, "done_before": 8}, "done       0 images in 2.00 s"),
         ):
-            self.assertIn(
-                f"  {line}\n", summary.describe({**run, "exit": exit_code, "samples": samples}, "images", "", "x")
-            )
+            self.assertIn(f"  {line}\n", self.text(exit=exit_code, samples=samples, **times))
 
     def test_shows_the_steady_rate_only_if_measured(self):
-        run = {
-            "run_id": "r",
-            "run_dir": "/r",
-            "exit": 0,
-            "seconds": 2,
-            "first_batch_seconds": 1,
-            "samples": {"released": 8},
-        }
-        self.assertIn(
-            "after 1.00 s, then 9.00 images/s\n",
-            summary.describe({**run, "steady": True, "samples_per_second": 9}, "images", "", "x"),
-        )
-        text = summary.describe({**run, "steady": False, "samples_per_second": 4}, "images", "", "x")
+        run = {"exit": 0, "seconds": 2, "first_batch_seconds": 1, "samples": {"released": 8}}
+        self.assertIn("after 1.00 s, then 9.00 images/s\n", self.text(**run, steady=True, samples_per_second=9))
+        text = self.text(**run, steady=False, samples_per_second=4)
         self.assertIn("after 1.00 s, 4.00 images/s in all\n", text)
         self.assertNotIn("then", text)
 
     def test_reports_dropped_samples_and_their_list(self):
-        text = summary.describe(
-            {"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {"dropped_when_full": 7, "ever_spilled": 9}},
-            "images",
-            "",
-            "x",
-        )
+        text = self.text(exit=0, samples={"dropped_when_full": 7, "ever_spilled": 9})
         self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", text)
         self.assertIn("9 images waited on the disk", text)
-        self.assertNotIn(
-            "slab", summary.describe({"run_id": "r", "run_dir": "/r", "exit": 0, "samples": {}}, "images", "", "x")
-        )
+        self.assertNotIn("slab", self.text(exit=0, samples={}))
 
     def test_prints_how_to_continue_only_if_that_helps(self):
         for exit_code, samples, goes_on in (
@@ -832,42 +764,32 @@ class SummaryTest(unittest.TestCase):
             (0, {"released": 8}, False),
             (0, {"released": 8, "dropped_when_full": 1}, True),
         ):
-            run = {
-                "run_id": "r",
-                "run_dir": "/r",
-                "exit": exit_code,
-                **({"incomplete": True} if samples is None else {"samples": samples}),
-            }
-            self.assertEqual(
-                goes_on, "  continue   offramp --resume" in summary.describe(run, "images", "", "offramp --resume"), run
-            )
+            counted = {"incomplete": True} if samples is None else {"samples": samples}
+            self.assertEqual(goes_on, "  continue   x" in self.text(exit=exit_code, **counted), (exit_code, samples))
 
     def test_prints_no_command_that_fails_on_the_same_items(self):
-        run = {"run_id": "r", "run_dir": "/r", "exit": 65, "samples": {"released": 3}}
         for cause, goes_on in (
             (None, True),
             ({"kind": "input"}, True),
             ({"kind": "model"}, False),
             ({"kind": "slab-too-small", "slab_bytes": 9}, True),
         ):
-            shown = summary.describe({**run, "failure_cause": cause}, "images", "", "offramp --resume")
-            self.assertEqual(goes_on, "  continue   offramp --resume" in shown, cause)
+            text = self.text(exit=65, samples={"released": 3}, failure_cause=cause)
+            self.assertEqual(goes_on, "  continue   x" in text, cause)
 
     def test_prints_no_command_after_a_wrong_setting(self):
         for exit_code in (64, 66, 77, 78, 83):
             for samples in ({"done_before": 3}, {"released": 2}):
-                run = {"run_id": "r", "run_dir": "/r", "exit": exit_code, "samples": samples}
-                self.assertNotIn("  continue  ", summary.describe(run, "images", "", "offramp --resume"), run)
+                self.assertNotIn("  continue  ", self.text(exit=exit_code, samples=samples), (exit_code, samples))
 
     def test_random_weights_are_loud(self):
-        run = {"run_id": "r", "run_dir": "/r", "exit": 0}
-        self.assertIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": True}, "images", "", "x"))
+        self.assertIn("RANDOM WEIGHTS", self.text(exit=0, random_weights=True))
         for model, remedy in (
             ("encoder, 12 parameters", "--weights FILE.safetensors gives"),
             ("AOTInductor package net.pt2: one output", "export --weights FILE"),
         ):
-            self.assertIn(remedy, summary.describe({**run, "model": model, "random_weights": True}, "images", "", "x"))
-        self.assertNotIn("RANDOM WEIGHTS", summary.describe({**run, "random_weights": False}, "images", "", "x"))
+            self.assertIn(remedy, self.text(exit=0, model=model, random_weights=True))
+        self.assertNotIn("RANDOM WEIGHTS", self.text(exit=0, random_weights=False))
 
 
 class ProgressTest(unittest.TestCase):
