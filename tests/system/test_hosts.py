@@ -10,9 +10,9 @@ import sys
 import textwrap
 import unittest
 
-from tests.support.launched_run import LaunchedRun
+from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import BIN, SANITIZER
-from tests.support.waiting import wait_for
+from tests.support.waiting import put_away, wait_for
 
 COPY = tuple("--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 12 --slabs 4 --consumers 2".split())
 SAMPLES = 48
@@ -99,6 +99,28 @@ class Hosted(unittest.TestCase):
         path.write_text(textwrap.dedent(text))
         path.chmod(0o755)
         return path
+
+    def run_with(self, function, *flags):
+        """(a run, the file with this function)"""
+        run = self.run_of(*flags)
+        return run, self.written(run, "post.py", function)
+
+    def start_loop(self, run, loop, *flags):
+        """Starts a loop of the user, and `offramp consume` for it. Returns the loop."""
+        library = {
+            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
+            "PYTHONPATH": str(ROOT / "launch" / "python"),
+        }
+        started = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(loop), str(run.run_dir)], env={**os.environ, **library}
+        )
+        self.addCleanup(put_away, started)
+        consume = [ROOT / "launch" / "offramp", "consume", "--run-dir", run.run_dir, "--output", run.output]
+        with open(run.folder / "launcher.log", "wb") as log:
+            run.launcher = subprocess.Popen(
+                [*consume, "--consumers", "2", *flags], stdout=log, stderr=log, env=run.environment
+            )
+        return started
 
     def kinds(self, run):
         kinds = [f"so:{OBJECT}", f"exec:{self.written(run, 'tool.py', AS_A_PROGRAM)}"]
@@ -246,11 +268,7 @@ class Failures(Hosted):
     @in_python
     def test_a_function_that_fills_its_processs_memory_fails_only_its_slab(self):
         """It writes to arrays up to the process's limit; the process survives."""
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             import os, resource
             import numpy
 
@@ -269,8 +287,7 @@ class Failures(Hosted):
                 finally:
                     with open(f"{os.path.dirname(__file__)}/filled", "a") as file:
                         print(len(held) * PART, file=file)
-        """,
-        )
+        """)
         run.start("--processor", f"{post}:fill")
         incident = self.given_up(run, "it failed 3 times: MemoryError: this process has no memory left")
         self.assertEqual([sample["item"] for sample in incident["samples"]], [20, 21, 22, 23])
@@ -280,18 +297,13 @@ class Failures(Hosted):
 
     @in_python
     def test_the_fixed_function_processes_a_dead_letter_again(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             def save(slab):
                 for sample, values in slab:
                     yield sample, ".n", str(values.size).encode()
                     if sample.item == 21:
                         raise ValueError("not yet")
-        """,
-        )
+        """)
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         again = run.command("dead-letters", "retry", "--all")
@@ -306,18 +318,13 @@ class Failures(Hosted):
 
     @in_python
     def test_retry_opens_a_dead_letter_in_the_debugger(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             def save(slab):
                 for sample, values in slab:
                     double = sample.item * 2
                     if sample.item == 21:
                         raise ValueError("not yet")
-        """,
-        )
+        """)
         run.start("--processor", f"{post}:save")
         self.given_up(run, "ValueError: not yet")
         looked = run.command("dead-letters", "retry", "--all", "--pdb", stdin="where\np double + 1000\nq\n")
@@ -353,14 +360,13 @@ class Failures(Hosted):
 
     @in_python
     def test_a_function_that_fails_at_every_slab_ends_the_run(self):
-        run = self.run_of("--batches", "1000")
-        post = self.written(
-            run,
-            "post.py",
+        run, post = self.run_with(
             """
             def save(slab):
                 raise KeyError("nothing works")
         """,
+            "--batches",
+            "1000",
         )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
         self.assertIn(
@@ -457,11 +463,7 @@ class Failures(Hosted):
 
     @in_python
     def test_a_function_may_start_processes(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             import multiprocessing
             def double(number):
                 return 2 * number
@@ -470,18 +472,13 @@ class Failures(Hosted):
                     doubled = pool.map(double, [sample.item for sample, values in slab])
                 for (sample, values), number in zip(slab, doubled):
                     yield sample, ".n", str(number).encode()
-        """,
-        )
+        """)
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(run.files()["20.n"], b"40")
 
     @in_python
     def test_a_function_may_print_and_leave_threads_behind(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             import threading, time, offramp
             late = []
             def look(slab, over):
@@ -498,8 +495,7 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", str(len(late)).encode()
                 threading.Timer(0.01, over.set).start()
-        """,
-        )
+        """)
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         self.assertEqual(len(run.files()), SAMPLES)
         logs = "".join(path.read_text() for path in (run.run_dir / "logs").glob("consumer-*.log"))
@@ -510,11 +506,7 @@ class Failures(Hosted):
 
     @in_python
     def test_a_forked_child_that_returns_is_not_a_second_consumer(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             import os
             def save(slab):
                 if os.fork() == 0 and slab.samples[0].item % 8 == 0:
@@ -522,8 +514,7 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", str(os.getpid()).encode()
                     yield sample, {"pid": os.getpid()}
-        """,
-        )
+        """)
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 0, run.logs())
         files = run.files()
         pids = {json.loads(line)["pid"] for line in files.pop("records.jsonl").splitlines()}
@@ -539,10 +530,7 @@ class Failures(Hosted):
 
     @in_python
     def test_a_function_that_never_returns_loses_its_slab_and_its_process(self):
-        run = self.run_of("--visibility-timeout", "1", "--kill-stalled")
-        post = self.written(
-            run,
-            "post.py",
+        run, post = self.run_with(
             """
             def save(slab):
                 while slab.samples[0].item == 20:
@@ -550,6 +538,9 @@ class Failures(Hosted):
                 for sample, values in slab:
                     yield sample, ".n", b"done"
         """,
+            "--visibility-timeout",
+            "1",
+            "--kill-stalled",
         )
         self.assertEqual(run.start("--processor", f"{post}:save").wait(), 84, run.logs())
         self.assertEqual((4, SAMPLES - 4), (run.summary()["samples"]["dead_letters"], len(run.files())))
@@ -604,11 +595,7 @@ class Refused(Hosted):
 
     @in_python
     def test_a_file_or_function_that_cannot_be_used(self):
-        run = self.run_of()
-        post = self.written(
-            run,
-            "post.py",
-            """
+        run, post = self.run_with("""
             import asyncio
             def two(slab, other): pass
             async def later(slab): pass
@@ -617,15 +604,8 @@ class Refused(Hosted):
                 def __init__(self, path): pass
                 def __call__(self, slab): pass
             number = 5
-        """,
-        )
-        broken = self.written(
-            run,
-            "broken.py",
-            """
-            import nothing_of_this_name
-        """,
-        )
+        """)
+        broken = self.written(run, "broken.py", "import nothing_of_this_name\n")
         for name, words in (
             (f"{post}:three", "has no 'three'. It has two, later, NoCall, Needs"),
             (f"{post}:two", "missing a required argument: 'other'"),

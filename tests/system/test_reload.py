@@ -1,15 +1,12 @@
 """A processor's file changes during a run: `reload` updates the consumers one after another, and nothing is lost."""
 
 import os
-import subprocess
 import sys
 import textwrap
 
 from test_hosts import Hosted, in_python
 
-from tests.support.launched_run import ROOT
-from tests.support.real_run import BIN
-from tests.support.waiting import WATCHDOG_SECONDS, put_away
+from tests.support.waiting import WATCHDOG_SECONDS
 
 BATCHES, ROWS, HELD = 60, 4, 40
 # From item HELD on, waits until its consumer is asked to exit, then finishes its slab.
@@ -89,43 +86,14 @@ class Reload(Hosted):
 
     @in_python
     def test_in_a_run(self):
-        run = self.run_of("--batches", str(BATCHES))
-        post = self.written(run, "post.py", OLD)
+        run, post = self.run_with(OLD, "--batches", str(BATCHES))
         run.start("--processor", f"{post}:save")
         self.assert_the_new_code_follows_the_old(run, post)
         self.assertTrue(run.summary()["conserved"])
 
     @in_python
     def test_in_a_run_of_a_loop_of_the_user(self):
-        run = self.run_of()
-        post = self.written(run, "post.py", OLD)
-        library = {
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
-            "PYTHONPATH": str(ROOT / "launch" / "python"),
-        }
-        loop = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library}
-        )
-        self.addCleanup(put_away, loop)
-        with open(run.folder / "launcher.log", "wb") as log:
-            run.launcher = subprocess.Popen(
-                [
-                    str(ROOT / "launch" / "offramp"),
-                    "consume",
-                    "--run-dir",
-                    str(run.run_dir),
-                    "--processor",
-                    f"{post}:save",
-                    "--consumers",
-                    "2",
-                    "--consumer-python",
-                    sys.executable,
-                    "--output",
-                    str(run.output),
-                ],
-                stdout=log,
-                stderr=log,
-                env=run.environment,
-            )
+        run, post = self.run_with(OLD)
+        loop = self.start_loop(run, LOOP, "--processor", f"{post}:save", "--consumer-python", sys.executable)
         self.assert_the_new_code_follows_the_old(run, post)
         self.assertEqual(0, loop.wait(WATCHDOG_SECONDS))

@@ -5,14 +5,11 @@ import os
 import pathlib
 import signal
 import subprocess
-import sys
-import textwrap
 import time
 
 from test_hosts import Hosted, in_python
 
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import BIN
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
 
 COPY = (
@@ -119,28 +116,7 @@ class Traced(Hosted):
     @in_python
     def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):
         run = self.run_of()
-        library = {
-            "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
-            "PYTHONPATH": str(ROOT / "launch" / "python"),
-        }
-        loop = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(LOOP), str(run.run_dir)], env={**os.environ, **library}
-        )
-        self.addCleanup(put_away, loop)
-        with open(run.folder / "launcher.log", "wb") as log:
-            run.launcher = subprocess.Popen(
-                [
-                    str(ROOT / "launch" / "offramp"),
-                    "consume",
-                    "--run-dir",
-                    str(run.run_dir),
-                    *"--processor checksum --consumers 2 --output".split(),
-                    str(run.output),
-                ],
-                stdout=log,
-                stderr=log,
-                env=run.environment,
-            )
+        loop = self.start_loop(run, LOOP, "--processor", "checksum")
         run.until(
             lambda: sum(consumer["ready"] for consumer in run.status().get("consumers") or []) == 2, "both consumers"
         )
