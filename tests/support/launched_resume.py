@@ -30,7 +30,6 @@ class World(Launched):
         self.flags = flags
         self.runs = 0
         self.launcher = None
-        self.through = ()  # a command that executes the launcher, such as prlimit with its flags
         self.environment = {
             **os.environ,
             MARK: self.mark,
@@ -57,27 +56,7 @@ class World(Launched):
         if self.runs:
             shutil.rmtree(self.run_dir, ignore_errors=True)
         self.runs += 1
-        with open(self.folder / "launcher.log", "wb") as log:
-            typed = (flag.replace("{output}", str(self.output)) for flag in (*self.flags, *flags))
-            self.launcher = subprocess.Popen(
-                [
-                    *self.through,
-                    str(ROOT / "launch/offramp"),
-                    "run",
-                    *typed,
-                    "--run-dir",
-                    str(self.run_dir),
-                    "--run-id",
-                    self.run_id(),
-                    "--output",
-                    str(self.output),
-                ],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=self.environment,
-            )
-        return self
+        return self.launch(*(flag.replace("{output}", str(self.output)) for flag in (*self.flags, *flags)))
 
     def break_off(self, *flags, samples=1, slabs=None):
         """

@@ -40,8 +40,11 @@ def programs_with_faulty_consumer(folder):
 
 class Launched:
     """
-    Observes a run of the launch script. A subclass has `folder`, `run_dir`, `environment`, `launcher` and _patience().
+    Starts and observes runs of the launch script. A subclass has `folder`, `run_dir`, `output`, `environment`,
+    `launcher`, run_id() and _patience().
     """
+
+    through = ()  # a command that executes the launcher, such as prlimit with its flags
 
     @contextlib.contextmanager
     def gate(self):
@@ -79,6 +82,18 @@ class Launched:
         self.launcher.send_signal(signal.SIGINT)
         self.until(lambda: self.status().get("state") == "draining", "the signal taken")
         gate.open()
+
+    def launch(self, *flags):
+        folders = ("--run-dir", str(self.run_dir), "--run-id", self.run_id(), "--output", str(self.output))
+        with open(self.folder / "launcher.log", "wb") as log:
+            self.launcher = subprocess.Popen(
+                [*self.through, str(ROOT / "launch/offramp"), "run", *flags, *folders],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+            )
+        return self
 
     def status(self):
         try:
@@ -131,26 +146,10 @@ class LaunchedRun(Launched):
 
     def start(self, *flags):
         (self.run_dir / "status.json").unlink(missing_ok=True)  # an earlier run's file stays until this run has begun
-        with open(self.folder / "launcher.log", "wb") as log:
-            self.launcher = subprocess.Popen(
-                [
-                    str(ROOT / "launch/offramp"),
-                    "run",
-                    *self.flags,
-                    *flags,
-                    "--run-dir",
-                    str(self.run_dir),
-                    "--run-id",
-                    f"test-{os.getpid()}-{self.folder.name[-8:].replace('_', '-')}",
-                    "--output",
-                    str(self.output),
-                ],
-                stdout=log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                env=self.environment,
-            )
-        return self
+        return self.launch(*self.flags, *flags)
+
+    def run_id(self):
+        return f"test-{os.getpid()}-{self.folder.name[-8:].replace('_', '-')}"
 
     def command(self, *words, stdin=""):
         return subprocess.run(
