@@ -10,6 +10,16 @@ from tests.support.real_run import LeavesNothing, RealRun, kill, undisturbed
 COPY = tuple("--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 24 --slabs 4 --log-level info".split())
 
 
+def start_crashing(run, consumers, **crash):
+    """Starts consumers that crash as told, together `times` times, and otherwise write checksums."""
+    environment = {"OFFRAMP_TEST_THEN": "checksum"}
+    environment.update({f"OFFRAMP_TEST_CRASH_{name.upper()}": str(value) for name, value in crash.items()})
+    if "times" in crash:
+        environment["OFFRAMP_TEST_CRASH_FILE"] = str(run.folder / "deaths")
+    for _ in range(consumers):
+        run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+
+
 class Crashes(LeavesNothing):
     maxDiff = 2000
 
@@ -31,16 +41,7 @@ class Crashes(LeavesNothing):
 
     def crash_once(self, how, when):
         with RealRun(*COPY) as run:
-            environment = {
-                "OFFRAMP_TEST_CRASH_ITEM": "21",
-                "OFFRAMP_TEST_CRASH_HOW": how,
-                "OFFRAMP_TEST_CRASH_WHEN": when,
-                "OFFRAMP_TEST_CRASH_TIMES": "1",
-                "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
-                "OFFRAMP_TEST_THEN": "checksum",
-            }
-            for _ in range(2):
-                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            start_crashing(run, 2, item=21, how=how, when=when, times=1)
             run.start_producer()
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             codes = run.wait_for_consumers()
@@ -58,21 +59,13 @@ class Crashes(LeavesNothing):
             *"--log-level info".split(),
         )
         files = []
-        for times in ("0", "1"):
+        for times in (0, 1):
             with RealRun(*small) as run:
-                environment = {
-                    "OFFRAMP_TEST_CRASH_ITEM": "300",
-                    "OFFRAMP_TEST_CRASH_HOW": "kill",
-                    "OFFRAMP_TEST_CRASH_TIMES": times,
-                    "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
-                    "OFFRAMP_TEST_THEN": "checksum",
-                }
-                for _ in range(2):
-                    run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+                start_crashing(run, 2, item=300, how="kill", times=times)
                 run.start_producer()
                 self.assertEqual(run.wait(run.producer), 0, run.logs())
                 codes = run.codes_of_those_let_in()
-                self.assertEqual(sum(code != 0 for code in codes), int(times), f"{codes}\n{run.logs()}")
+                self.assertEqual(sum(code != 0 for code in codes), times, f"{codes}\n{run.logs()}")
                 summary = run.summary()
                 self.assertEqual(summary["samples"]["released"], 600)
                 self.assertTrue(summary["conserved"])
@@ -82,14 +75,8 @@ class Crashes(LeavesNothing):
 
     def test_a_batch_that_kills_three_consumers_becomes_a_dead_letter(self):
         with RealRun(*COPY) as run:
-            environment = {
-                "OFFRAMP_TEST_CRASH_ITEM": "10",
-                "OFFRAMP_TEST_CRASH_HOW": "segv",
-                "OFFRAMP_TEST_THEN": "checksum",
-            }
             run.start_producer()
-            for _ in range(5):
-                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            start_crashing(run, 5, item=10, how="segv")
             self.assertEqual(run.wait(run.producer), 84, run.logs())
             codes = run.wait_for_consumers()
             self.assertEqual(codes.count(-signal.SIGSEGV), 3, codes)
@@ -101,16 +88,8 @@ class Crashes(LeavesNothing):
 
     def test_a_sink_that_is_away_counts_no_failure(self):
         with RealRun(*COPY) as run:
-            environment = {
-                "OFFRAMP_TEST_CRASH_ITEM": "10",
-                "OFFRAMP_TEST_CRASH_HOW": "sink",
-                "OFFRAMP_TEST_CRASH_TIMES": "4",
-                "OFFRAMP_TEST_CRASH_FILE": str(run.folder / "deaths"),
-                "OFFRAMP_TEST_THEN": "checksum",
-            }
             run.start_producer()
-            for _ in range(5):
-                run.start_consumer("--processor", "crash-on-item", faulty=True, environment=environment)
+            start_crashing(run, 5, item=10, how="sink", times=4)
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             self.assertEqual(run.wait_for_consumers().count(75), 4)
             self.assertEqual(run.summary()["dead_letters"], [])

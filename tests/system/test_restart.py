@@ -6,30 +6,21 @@ import signal
 from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
 from tests.support.launched_run import LaunchedRun
-from tests.support.real_run import LeavesNothing, RealRun, kill, shared_memory
+from tests.support.real_run import LeavesNothing, RealRun, kill, shared_memory, undisturbed
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 1MiB --batch 4 --batches 40 --slabs 4".split(),
     *"--status-seconds 0.02 --log-level info".split(),
 )
+CHECKSUM = ("--processor", "checksum")
 SAMPLES = 160
-
-
-def undisturbed(*flags):
-    with RealRun(*COPY, *flags, "--processor", "checksum") as run:
-        run.start_producer()
-        run.start_consumer()
-        assert run.wait(run.producer) == 0, run.logs()
-        run.wait_for_consumers()
-        run.finish_outputs()
-        return run.files()
 
 
 class GatedRun(RealRun):
     """A run whose consumers wait at a gate before each slab, so that a test controls its progress."""
 
     def __init__(self, *flags):
-        super().__init__(*flags, "--processor", "checksum")
+        super().__init__(*flags, *CHECKSUM)
         self.gate = Gate(self.folder)
         self.environment |= self.gate.environment
 
@@ -51,7 +42,7 @@ class Restart(LeavesNothing):
 
     @classmethod
     def setUpClass(cls):
-        cls.wanted = undisturbed()
+        cls.wanted = undisturbed(*COPY, *CHECKSUM)
 
     def restart(self, run, *flags):
         """Replaces the launcher: reaps the dead producer, then starts the next one."""
@@ -178,7 +169,7 @@ class Restart(LeavesNothing):
 
     def test_many_times_in_one_run_while_slabs_are_being_filled(self):
         flags = ("--batches", "400", "--max-delay-seconds", "0")
-        wanted = undisturbed(*flags)
+        wanted = undisturbed(*COPY, *CHECKSUM, *flags)
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_two_at_work()
@@ -197,7 +188,7 @@ class Restart(LeavesNothing):
 
     def test_a_batch_of_which_only_a_part_was_published(self):
         flags = ("--samples-per-slab", "1")
-        wanted = undisturbed(*flags)
+        wanted = undisturbed(*COPY, *CHECKSUM, *flags)
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_gated_consumer()
@@ -215,7 +206,7 @@ class Restart(LeavesNothing):
 
     def test_small_batches_that_share_slabs(self):
         flags = ("--copy-bytes", "4KiB", "--batches", "3000", "--batches-per-slab", "8")
-        wanted = undisturbed(*flags)
+        wanted = undisturbed(*COPY, *CHECKSUM, *flags)
         with GatedRun(*COPY, *flags) as run:
             run.start_producer()
             run.start_two_at_work()
@@ -325,7 +316,7 @@ class Restart(LeavesNothing):
 class LaunchedRestart(LeavesNothing):
     def test_the_launcher_follows_each_death_with_another_producer(self):
         flags = (*COPY, "--batches", "600", "--processor", "checksum")
-        wanted = undisturbed("--batches", "600")
+        wanted = undisturbed(*COPY, *CHECKSUM, "--batches", "600")
         with LaunchedRun(*flags, "--consumers", "2", "--producer-restarts", "10") as run, run.gate() as gate:
             run.start()
             gate.entered_by(2)
