@@ -306,15 +306,3 @@ class Launcher(LeavesNothing):
                 rows = dict(records.execute("SELECT status, count(*) FROM records GROUP BY status"))
             self.assertEqual(rows, {"done": 1, "skipped": 40})
             self.assertEqual(run.summary()["compute_busy_batches"], 1, "those computed")
-
-    def test_no_unreadable_image_may_be_allowed(self):
-        with (
-            tempfile.TemporaryDirectory() as name,
-            LaunchedRun(
-                "--input", name, "--device", "cpu", "--image-size", "64", "--max-errors", "0", "--consumers", "1"
-            ) as run,
-        ):
-            Image.new("RGB", (70, 60)).save(pathlib.Path(name, "good.jpg"))
-            pathlib.Path(name, "bad.jpg").write_bytes(b"")
-            self.assertEqual(run.start().wait(), 65, run.logs())
-            self.assertIn("bad.jpg", run.logs())
