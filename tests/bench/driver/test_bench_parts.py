@@ -386,18 +386,7 @@ class FailuresTest(unittest.TestCase):
 
 
 def result_with(**changes):
-    middle = {
-        key: {"median": 1.0, "min": 1.0, "max": 1.0}
-        for key in (
-            "bytes_per_batch",
-            "producer_cpu_ms_per_batch",
-            "readers_cpu_ms_per_batch",
-            "producer_faults_per_batch",
-            "readers_faults_per_batch",
-            "producer_private_mib",
-            "readers_private_mib",
-        )
-    }
+    middle = {key: {"median": 1.0, "min": 1.0, "max": 1.0} for key in rows.PER_WINDOW}
     contestants = {
         "ours": {"rate": {"median": 9.9, "min": 9.8, "max": 10.0}, **middle},
         "limit": {
