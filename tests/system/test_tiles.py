@@ -230,12 +230,7 @@ class Tiles(unittest.TestCase):
         for point in ("stitch.noted#3", "stitch.seam#2", "stitch.seam#9", "stitch.committed#2"):
             with self.subTest(point=point):
                 world = self.world("Blurred", "--consumers", "1")
-                before = world.environment
-                seen = self.dies_at(world, f"{point}:stop", point.partition("#")[0])
-                world.start()
-                world.until(seen.exists, f"a consumer at {point}")
-                world.kill_everything()
-                world.environment = before
+                self.killed_at(world, point)
                 self.assertEqual(world.start("--resume").wait(), 0, world.logs())
                 self.assertEqual(world.results(), wanted)
 
@@ -249,12 +244,7 @@ class Tiles(unittest.TestCase):
     def test_another_run_takes_nothing_from_an_interrupted_one(self):
         wanted = self.masks_of("Colours", "--consumers", "1")
         world = self.world("Blurred", "--consumers", "1")
-        before = world.environment
-        seen = self.dies_at(world, "stitch.seam#20:stop", "stitch.seam")
-        world.start()
-        world.until(seen.exists, "a consumer that summed a seam")
-        world.kill_everything()
-        world.environment = before
+        self.killed_at(world, "stitch.seam#20")
         world.flags = tuple(
             str(self.folder / "Colours.pt") if flag.endswith("Blurred.pt") else flag for flag in world.flags
         )
