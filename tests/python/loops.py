@@ -7,10 +7,16 @@ notes.
 
 import os
 import pathlib
+import shlex
 import signal
+import subprocess
+import sys
 
-from world import World, wait_for
+from offramp._library import library
+from tests.support.waiting import put_away
+from world import ROOT, World, wait_for
 
+LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
 BATCHES, ROWS = 12, 4
 # Writes a file and a record of each sample. Waits while the test has a gate for the key.
 POST = """
@@ -97,6 +103,57 @@ class Loops(World):
             place.run()
             Loops.made = place.results()
         return Loops.made
+
+
+class LaunchedLoops(Loops):
+    """`offramp run` with the loop, or another program, as its producer."""
+
+    def setUp(self):
+        super().setUp()
+        self.at_a_place("work")
+
+    def at_a_place(self, name):
+        self.work = self.place(name)
+        self.work.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
+        self.work.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
+
+    def program(self, dies="", batches=BATCHES, options=""):
+        (self.folder / "loop.py").write_text(LOOP)
+        return shlex.join(
+            [sys.executable, str(self.folder / "loop.py"), options, str(batches), dies, str(self.work.folder)]
+        )
+
+    def launch(self, *flags, program=None, place=None):
+        place = place or self.work
+        process = subprocess.Popen(
+            [
+                *LAUNCHER,
+                "run",
+                "--producer",
+                self.program() if program is None else program,
+                "--processor",
+                f"{self.post}:save",
+                "--consumers",
+                "2",
+                "--output",
+                str(place.output),
+                "--run-dir",
+                str(place.run_dir),
+                "--consumer-python",
+                sys.executable,
+                *flags,
+            ],
+            env=self.work.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.addCleanup(put_away, process)
+        return process
+
+    def log(self):
+        file = self.work.run_dir / "logs" / "producer.log"
+        return file.read_text() if file.exists() else ""
 
 
 class LoopFolder:

@@ -8,15 +8,12 @@ import os
 import pathlib
 import shlex
 import signal
-import subprocess
 import sys
 
-from loops import Loops, processes_of
-from offramp._library import library
-from tests.support.waiting import WATCHDOG_SECONDS, put_away
-from world import ROOT, World, needs_numpy
+from loops import LaunchedLoops, processes_of
+from tests.support.waiting import WATCHDOG_SECONDS
+from world import World, needs_numpy
 
-LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
 SAMPLES, BATCH, DIES_AT = 400, 4, 20
 
 # Batches come from two forked workers. The first life kills itself in mid-run; its workers do not notice for a while.
@@ -62,50 +59,21 @@ with offramp.Egress(slabs=4, samples_per_slab=BATCH, tensors={{"values": ("float
 
 
 @needs_numpy
-class Launched(Loops):
+class Launched(LaunchedLoops):
     def test_a_loop_whose_workers_outlive_it_is_restarted(self):
-        place = self.place("work")
-        place.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
-        place.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
         program = self.folder / "loading.py"
         program.write_text(LOADING)
-        launcher = subprocess.Popen(
-            [
-                *LAUNCHER,
-                "run",
-                "--producer",
-                shlex.join([sys.executable, str(program), str(self.folder / "life")]),
-                "--processor",
-                f"{self.post}:save",
-                "--consumers",
-                "2",
-                "--output",
-                str(place.output),
-                "--run-dir",
-                str(place.run_dir),
-                "--consumer-python",
-                sys.executable,
-            ],
-            env=place.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
         self.addCleanup(self.kill_left, program)
-        self.addCleanup(put_away, launcher)
+        launcher = self.launch(program=shlex.join([sys.executable, str(program), str(self.folder / "life")]))
         printed, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(0, launcher.returncode, printed + self.text_of_log(place))
+        self.assertEqual(0, launcher.returncode, printed + self.log())
         self.assertIn("the program is started again", printed)
-        summary = json.loads((place.run_dir / "summary.json").read_text())
+        summary = json.loads((self.work.run_dir / "summary.json").read_text())
         self.assertEqual(1, summary["producer_restarts"])
         self.assertEqual(
             {f"s{number:03}.bin" for number in range(SAMPLES)},
-            {name for name in place.results() if name.endswith(".bin")},
+            {name for name in self.work.results() if name.endswith(".bin")},
         )
-
-    def text_of_log(self, place):
-        file = place.run_dir / "logs" / "producer.log"
-        return file.read_text() if file.exists() else ""
 
     def kill_left(self, program):
         for process in processes_of(program):

@@ -5,19 +5,15 @@
 import importlib.util
 import json
 import os
-import pathlib
 import shlex
 import signal
 import subprocess
 import sys
 import unittest
 
-from loops import BATCHES, LOOP, ROWS, Loops, processes_of
-from offramp._library import library
+from loops import BATCHES, LAUNCHER, LOOP, ROWS, LaunchedLoops, processes_of
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
-from world import ROOT, World, needs_numpy, wait_for
-
-LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
+from world import World, needs_numpy, wait_for
 
 
 class Children(World):
@@ -97,60 +93,13 @@ class Children(World):
 
 
 @needs_numpy
-class ProgramRuns(Loops):
-    def setUp(self):
-        super().setUp()
-        self.at_a_place("work")
-
-    def at_a_place(self, name):
-        self.work = self.place(name)
-        self.work.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
-        self.work.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
-
-    def program(self, dies="", batches=BATCHES, options=""):
-        (self.folder / "loop.py").write_text(LOOP)
-        return shlex.join(
-            [sys.executable, str(self.folder / "loop.py"), options, str(batches), dies, str(self.work.folder)]
-        )
-
-    def launch(self, *flags, program=None, place=None):
-        place = place or self.work
-        process = subprocess.Popen(
-            [
-                *LAUNCHER,
-                "run",
-                "--producer",
-                self.program() if program is None else program,
-                "--processor",
-                f"{self.post}:save",
-                "--consumers",
-                "2",
-                "--output",
-                str(place.output),
-                "--run-dir",
-                str(place.run_dir),
-                "--consumer-python",
-                sys.executable,
-                *flags,
-            ],
-            env=self.work.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.addCleanup(put_away, process)
-        return process
-
+class ProgramRuns(LaunchedLoops):
     def wait_for_exit(self, launcher, code):
         """The launcher's output after its exit."""
         printed, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(code, launcher.returncode, printed + self.log())
         self.assertEqual([], processes_of(launcher.args[launcher.args.index("--run-dir") + 1]))
         return printed
-
-    def log(self):
-        file = self.work.run_dir / "logs" / "producer.log"
-        return file.read_text() if file.exists() else ""
 
     def call(self, *command):
         return subprocess.run(

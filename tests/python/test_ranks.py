@@ -11,22 +11,12 @@ import unittest.mock
 
 import offramp
 import offramp.ranks
-from loops import processes_of, results
+from loops import POST, processes_of, results
 from offramp._library import library
 from test_zarr import needs_zarr, opened
 from world import World, needs_numpy, wait_for
 
 BATCHES, ROWS = 6, 2  # of each rank
-POST = """
-import os, time
-
-def save(slab):
-    for sample, values in slab:
-        while os.path.exists(f"{os.environ['GATES']}/{sample.key}"):
-            time.sleep(0.01)
-        yield sample, ".bin", values.tobytes()
-        yield sample, {"sum": float(values.sum())}
-"""
 # Arguments: those of the Egress, as Python; the folder of notes; a batch of rank 1 that it dies after, or -1.
 RANK = """
 import os, pathlib, signal, sys, time
