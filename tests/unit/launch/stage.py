@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 OFFRAMP = HERE.parents[2] / "launch" / "offramp"
@@ -240,3 +241,23 @@ def reachable_as(user, path):
         ).returncode
         == 0
     )
+
+
+class InFolder(unittest.TestCase):
+    """Cases with a folder of their own."""
+
+    def setUp(self):
+        made = tempfile.TemporaryDirectory(prefix="offramp-launch-", dir="/tmp")
+        self.addCleanup(made.cleanup)
+        self.folder = pathlib.Path(made.name)
+
+
+class OnStage(unittest.TestCase):
+    """Cases with a stage of their own."""
+
+    def setUp(self):
+        self.new_stage()
+
+    def new_stage(self):
+        self.stage = Stage()
+        self.addCleanup(self.stage.close)

@@ -5,9 +5,9 @@ import fcntl
 import io
 import os
 import pathlib
-import tempfile
-import unittest
 from unittest import mock
+
+from stage import InFolder
 
 from offramp_launch import cleaning
 from offramp_launch.exit_code import LaunchError
@@ -17,11 +17,9 @@ from offramp_launch.run_dir import LOCK, RunDir
 LONG_AGO = 1_000_000_000
 
 
-class CleaningTest(unittest.TestCase):
+class CleaningTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.places = Places(root=self.folder, build=self.folder / "build")
         short = mock.patch.object(cleaning, "short_runs_folder", lambda: self.folder / "short")
         short.start()

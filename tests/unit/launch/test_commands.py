@@ -9,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, reachable_as
+from stage import OFFRAMP, WATCHDOG_SECONDS, OnStage, reachable_as
 
 from offramp_launch.consume_command import flags_among
 from offramp_launch.places import Places
@@ -39,11 +39,7 @@ COMMANDS = (
 )
 
 
-class HelpTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class HelpTest(OnStage):
     def test_each_command_has_its_own_help(self):
         seen = set()
         for command in COMMANDS:

@@ -6,9 +6,8 @@ import pathlib
 import signal
 import socket
 import subprocess
-import unittest
 
-from stage import WATCHDOG_SECONDS, Stage, kill
+from stage import WATCHDOG_SECONDS, OnStage, kill
 
 NONCE = "00000000000000aa"
 NEXT_NONCE = "00000000000000bb"
@@ -60,10 +59,9 @@ class OwnProgram:
         os.replace(self.run_dir / f"{name}.new", self.run_dir / name)
 
 
-class ConsumeTest(unittest.TestCase):
+class ConsumeTest(OnStage):
     def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
+        super().setUp()
         self.run_dir = self.stage.folder / "run"
         self.program = OwnProgram(self.run_dir)
         self.addCleanup(self.program.die)

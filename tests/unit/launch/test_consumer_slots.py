@@ -1,13 +1,11 @@
 """Consumers that exit cleanly: when they are replaced, and when not any more."""
 
-import pathlib
 import selectors
 import signal
-import tempfile
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS, Stage
+from stage import WATCHDOG_SECONDS, InFolder, Stage
 
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
 from offramp_launch.supervision.children import Child
@@ -37,13 +35,11 @@ class WorkLeftTest(unittest.TestCase):
             self.assertEqual(left, is_work_left(status, draining), (status, draining))
 
 
-class ConsumerSlotsTest(unittest.TestCase):
+class ConsumerSlotsTest(InFolder):
     """Real children that exit immediately, with a fake clock and run."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.now = 0.0
         self.timers = Timers(clock=lambda: self.now)
         self.selector = selectors.DefaultSelector()

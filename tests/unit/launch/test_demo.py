@@ -1,8 +1,8 @@
 """The demo: the fit of its cut-outs, the contact sheet and the shipped files."""
 
-import pathlib
-import tempfile
 import unittest
+
+from stage import InFolder
 
 from offramp_launch import contact_sheet, demo
 from offramp_launch.places import Places
@@ -17,12 +17,7 @@ except ImportError:
 
 
 @unittest.skipIf(numpy is None, "this Python has no NumPy or no Pillow")
-class DemoTest(unittest.TestCase):
-    def setUp(self):
-        kept = tempfile.TemporaryDirectory()
-        self.addCleanup(kept.cleanup)
-        self.folder = pathlib.Path(kept.name)
-
+class DemoTest(InFolder):
     def test_iou_is_computed_per_class_over_all_pixels(self):
         true = numpy.array([[0, 0, 1, 1]])
         found = numpy.array([[0, 1, 1, 1]])

@@ -3,15 +3,13 @@
 import datetime
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
-import tempfile
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
+from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until, wait_until_gone
 
 from offramp_launch import progress
 from offramp_launch.supervision import control_groups, log_follower
@@ -20,11 +18,7 @@ from offramp_launch.exit_code import ExitCode, in_one_line
 CRITICAL = "12:00:00.000 critical offramp-producer[1] "
 
 
-class FailureTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class FailureTest(OnStage):
     def ended(self, launcher):
         """(output, summary) of a finished run. The output ends with the failure and how to continue."""
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
@@ -66,8 +60,7 @@ class FailureTest(unittest.TestCase):
     def test_standard_error_has_only_the_reason(self):
         for form in ("text", "json"):
             with self.subTest(form):
-                self.stage = Stage()
-                self.addCleanup(self.stage.close)
+                self.new_stage()
                 launcher, producer, consumers = self.stage.start_run(
                     1, "--log-format", form, redirected=f"2> {self.stage.folder}/problems"
                 )
@@ -188,8 +181,7 @@ class FailureTest(unittest.TestCase):
         """Runs `test` on a new stage for each signal that ends a run."""
         for number in self.SIGNALS:
             with self.subTest(number):
-                self.stage = Stage()
-                self.addCleanup(self.stage.close)
+                self.new_stage()
                 test(number)
 
     def assert_stopped_before_it_began(self, launcher, words=""):
@@ -387,11 +379,9 @@ class LastErrorTest(unittest.TestCase):
             self.assertEqual(expected, log_follower.last_error(text), text)
 
 
-class MemoryKillsTest(unittest.TestCase):
+class MemoryKillsTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         (self.folder / "job").mkdir()
         (self.folder / "membership").write_text("0::/job\n")
         for module, name, value in (

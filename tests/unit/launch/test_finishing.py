@@ -1,20 +1,17 @@
 import os
-import pathlib
 import signal
-import tempfile
-import unittest
+
+from stage import InFolder
 
 from offramp_launch.supervision.children import Child
 from offramp_launch.finishing import Finishing
 
 
-class FinishingTest(unittest.TestCase):
+class FinishingTest(InFolder):
     """The merge program is a shell script that signals its parent, as an impatient user does, and exits on request."""
 
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         self.door = self.folder / "door"
         os.mkfifo(self.door)
         self.notes = []

@@ -13,8 +13,9 @@ import pathlib
 import signal
 import tempfile
 import types
-import unittest
 from unittest import mock
+
+from stage import InFolder
 
 from offramp_launch import interrupts
 from offramp_launch.gpus import job as gpus_job, status as gpus_status, summary as gpus_summary, worker as gpus_worker
@@ -48,19 +49,14 @@ UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12
 NODES = {"0000:3b:00.0": "0-3\n", "0000:86:00.0": "4-5,7\n"}
 
 
-class InFolder(unittest.TestCase):
-    def setUp(self):
-        kept = tempfile.TemporaryDirectory()
-        self.addCleanup(kept.cleanup)
-        self.folder = pathlib.Path(kept.name)
-
+class GpusCase(InFolder):
     def refused(self, code, reason, call, *arguments):
         with self.assertRaises(LaunchError) as caught:
             call(*arguments)
         self.assertEqual((caught.exception.code, reason in str(caught.exception)), (code, True), str(caught.exception))
 
 
-class Devices(InFolder):
+class Devices(GpusCase):
     def test_gpus_selects_all_a_number_or_a_list(self):
         for wanted, numbers in (
             ("all", [0, 1, 2]),
@@ -205,7 +201,7 @@ class Devices(InFolder):
         self.assertEqual(parts_of([0, 1, 2, 3, 6], 3), [()] * 3, "one core each would slow them down")
 
 
-class Shares(InFolder):
+class Shares(GpusCase):
     def test_settings_are_split_among_workers(self):
         config = {"consumers": 8, "decode-workers": 16, "slabs": 12}
         flags = ["--consumers", "8", "--slabs=12"]
@@ -277,7 +273,7 @@ class CutOff(Exception):
     pass
 
 
-class JobInOutput(InFolder):
+class JobInOutput(GpusCase):
     """A job of three shards in an output, with shell scripts as workers."""
 
     displayed = None  # called with each note of the next run

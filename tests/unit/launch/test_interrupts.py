@@ -9,18 +9,16 @@ import tempfile
 import time
 import unittest
 
-from stage import OFFRAMP, WATCHDOG_SECONDS
+from stage import OFFRAMP, WATCHDOG_SECONDS, InFolder
 
 BY_ITSELF_OR_BY_THE_SIGNAL = (130, -signal.SIGINT)  # a shell reports 130 for both
 MOMENTS = 40
 APART_SECONDS = 0.012
 
 
-class InterruptTest(unittest.TestCase):
+class InterruptTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         # The producer never answers, so the run is still starting when the signal arrives.
         program = self.folder / "offramp-producer"
         program.write_text("#!/bin/sh\nexec sleep 600\n")

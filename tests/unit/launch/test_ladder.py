@@ -5,7 +5,6 @@ import contextlib
 import io
 import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import unittest
 from unittest import mock
 
 from made_ladder import MS, ORIGIN, make_ladder
-from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, until, wait_until_gone
+from stage import HERE, OFFRAMP, WATCHDOG_SECONDS, InFolder, until, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.ladder import command, rungs, saved as ladder_saved, table
@@ -38,13 +37,6 @@ def setUpModule():
     kept = tempfile.TemporaryDirectory(prefix="offramp-ladder-")
     unittest.addModuleCleanup(kept.cleanup)
     os.environ["MPLCONFIGDIR"] = kept.name
-
-
-class InFolder(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="offramp-ladder-", dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
 
 
 class IntervalsTest(unittest.TestCase):
@@ -432,10 +424,11 @@ class CommandTest(InFolder):
         self.assertEqual(ExitCode.INTERNAL, done.returncode, done.stderr)
         self.assertIn("streams differs in 6 of 6", done.stdout)
 
-    def test_an_interrupt_ends_the_ladder_and_every_program(self):
+    def interrupted(self, *flags, **environment):
+        """Interrupts a ladder whose first rung hangs: every program ends."""
         launcher = subprocess.Popen(
-            [OFFRAMP, "ladder", "--output", str(self.output), "--rungs", "pool,streams"],
-            env={**self.environment, "FAKE_HANGS": "pool"},
+            [OFFRAMP, "ladder", "--output", str(self.output), *flags],
+            env={**self.environment, "FAKE_HANGS": "pool", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -446,6 +439,9 @@ class CommandTest(InFolder):
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, output)
         self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
+
+    def test_an_interrupt_ends_the_ladder_and_every_program(self):
+        self.interrupted("--rungs", "pool,streams")
         self.assertFalse((self.output / "ladder.md").exists())
 
     def test_unknown_rungs_and_an_output_that_cannot_be_written_are_refused(self):
@@ -484,19 +480,7 @@ class CommandTest(InFolder):
 
     def test_an_interrupted_capture_leaves_no_program(self):
         path = self.fake_nsys('while [ "$1" != -o ]; do shift; done; shift 2; "$@"')
-        launcher = subprocess.Popen(
-            [OFFRAMP, "ladder", "--nsys", "--output", str(self.output), "--rungs", "pool"],
-            env={**self.environment, "FAKE_HANGS": "pool", "PATH": path},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.addCleanup(launcher.stdout.close)
-        until(lambda: self.log.exists() and len(self.logged("waits")) == 3)
-        launcher.send_signal(signal.SIGINT)
-        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
-        self.assertEqual(ExitCode.INTERRUPTED, launcher.returncode, output)
-        self.assertTrue(all(wait_until_gone(pid) for [pid] in self.logged("waits")))
+        self.interrupted("--nsys", "--rungs", "pool", PATH=path)
 
     def test_a_capture_without_a_report_fails(self):
         done = self.ladder("--nsys", "--rungs", "compute-alone", PATH=self.fake_nsys("exit 1"))

@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from unittest import mock
 
+from stage import InFolder
+
 from offramp_launch import shared_folder
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.output_folder import (
@@ -37,11 +39,9 @@ def take_away(planted):
         os.unlink(planted)
 
 
-class OutputFolderTest(unittest.TestCase):
+class OutputFolderTest(InFolder):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.folder = pathlib.Path(scratch.name)
+        super().setUp()
         self.notes = []
 
     def note(self, text, **_):

@@ -14,6 +14,8 @@ import tempfile
 import unittest
 import unittest.mock
 
+from stage import InFolder
+
 from offramp_launch import (
     arguments,
     demo,
@@ -185,11 +187,9 @@ class TimersTest(unittest.TestCase):
         self.assertEqual(["first", "second"], done)
 
 
-class RunDirTest(unittest.TestCase):
+class RunDirTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.places = Places(root=self.folder, build=self.folder / "build")
 
     def make_run(self, name):
@@ -348,11 +348,9 @@ class RunDirTest(unittest.TestCase):
         self.assertRegex(run_dir.new_run_id(), r"^[A-Za-z0-9._-]{1,48}$")
 
 
-class PrivateFolderTest(unittest.TestCase):
+class PrivateFolderTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.places = Places(root=self.folder, build=self.folder / "build")
         short = unittest.mock.patch.object(run_dir, "short_runs_folder", lambda: self.folder / "short")
         short.start()
@@ -559,11 +557,9 @@ class SharedFolderTest(unittest.TestCase):
         self.assertEqual({"page", "pipe", "folders"}, set(os.listdir(self.folder)), "no temporary file is left")
 
 
-class SeparateFoldersTest(unittest.TestCase):
+class SeparateFoldersTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.input = self.folder / "photos"
         (self.input / "2024").mkdir(parents=True)
 

@@ -1,10 +1,9 @@
 """The texts that `query` shows, and its errors for other input: one line with a remedy."""
 
 import importlib.util
-import pathlib
-import tempfile
 import types
-import unittest
+
+from stage import InFolder
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 from searcher import command, texts
@@ -12,12 +11,7 @@ from searcher import command, texts
 ROWS = '{"id": 7, "text": "slab", "year": 1990}\n{"id": "b", "text": "lease", "year": 1991}\n'
 
 
-class QueryTexts(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
+class QueryTexts(InFolder):
     def look_up(self, name, has_ids, text_column="text", **of_row):
         wish = types.SimpleNamespace(input=str(self.folder / name), id_column="id", text_column=text_column)
         rows = [types.SimpleNamespace(**{"item": 1, "id": "b", "chunk": None, **of_row})]

@@ -1,9 +1,8 @@
 import pathlib
 import signal
 import sys
-import unittest
 
-from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, kill, wait_until_gone
+from stage import OFFRAMP, WATCHDOG_SECONDS, OnStage, kill, wait_until_gone
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.supervision.recovery import Recovery
@@ -12,11 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3]))
 from tests.support.small_memory import small_memory  # noqa: E402
 
 
-class RecoveryTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class RecoveryTest(OnStage):
     def start_run(self, restarts, consumers=1, *flags):
         launcher, producer, started = self.stage.start_run(consumers, "--producer-restarts", str(restarts), *flags)
         producer.order(meet=True)

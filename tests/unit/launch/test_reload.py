@@ -2,16 +2,11 @@
 
 import json
 import signal
-import unittest
 
-from stage import WATCHDOG_SECONDS, Stage, kill, until
+from stage import WATCHDOG_SECONDS, OnStage, kill, until
 
 
-class ReloadTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class ReloadTest(OnStage):
     def start(self, consumers):
         self.launcher, self.producer, self.consumers = self.stage.start_run(consumers)
         self.command = self.stage.launch("reload")

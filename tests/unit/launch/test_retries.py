@@ -1,10 +1,9 @@
 """Retries of dead letters, sample by sample: the result of each, and when a run stops retrying."""
 
 import json
-import pathlib
 import signal
-import tempfile
-import unittest
+
+from stage import InFolder
 
 from offramp_launch import retries
 from offramp_launch.exit_code import ExitCode
@@ -40,11 +39,9 @@ class Program:
         return status
 
 
-class RetriesTest(unittest.TestCase):
+class RetriesTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         (self.folder / "dead-letters").mkdir()
 
     def process(self, report, *lives):

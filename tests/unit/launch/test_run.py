@@ -7,16 +7,12 @@ import signal
 import sys
 import unittest
 
-from stage import OFFRAMP, WATCHDOG_SECONDS, Stage, kill, reachable_as, until, wait_until_gone
+from stage import OFFRAMP, WATCHDOG_SECONDS, OnStage, kill, reachable_as, until, wait_until_gone
 
 from offramp_launch.run_dir import read_settings
 
 
-class RunTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class RunTest(OnStage):
     def test_passes_the_same_flags_to_all_and_merges_their_reports(self):
         launcher, producer, consumers = self.stage.start_run(2, "--processor", "none")
         for program in (producer, *consumers):
@@ -308,11 +304,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(0, launcher.returncode)
 
 
-class ControlTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class ControlTest(OnStage):
     def test_scale_adds_and_drains_the_newest(self):
         launcher, producer, consumers = self.stage.start_run(1)
         code, output = self.stage.call("scale", "3")
@@ -431,8 +423,7 @@ class ControlTest(unittest.TestCase):
         for _ in range(3):  # two signals merge while the producer has no core
             if self.is_abandoned():
                 return
-            self.stage = Stage()
-            self.addCleanup(self.stage.close)
+            self.new_stage()
         self.fail("the second SIGTERM, which abandons, never came")
 
     def is_abandoned(self):

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS
+from stage import WATCHDOG_SECONDS, InFolder
 
 from offramp_launch.supervision import control_groups
 from offramp_launch.supervision.children import Child
@@ -26,13 +26,11 @@ from offramp_launch.supervision.events import Timers
 STAYS = ["sleep", "1000"]
 
 
-class ConsumerScalingTest(unittest.TestCase):
+class ConsumerScalingTest(InFolder):
     """Real children with a fake clock, run and status."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.now, self.command, self.notes = 0.0, STAYS, []
         self.selector = selectors.DefaultSelector()
         self.addCleanup(self.selector.close)

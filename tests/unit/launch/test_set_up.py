@@ -3,8 +3,8 @@
 import pathlib
 import shutil
 import subprocess
-import tempfile
-import unittest
+
+from stage import InFolder
 
 from offramp_launch.setup import environment, toolchain
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -13,14 +13,7 @@ from offramp_launch.places import Places
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
-class FolderTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-
-
-class PackagesTest(FolderTest):
+class PackagesTest(InFolder):
     """packages.sh sees only the fakes and the plain tools that it uses."""
 
     TOOLS = ("sh", "sed", "tr", "grep", "dirname", "readlink", "tail", "mkdir", "date", "env", "cat")
@@ -111,7 +104,7 @@ class PackagesTest(FolderTest):
         )
 
 
-class ToolchainTest(FolderTest):
+class ToolchainTest(InFolder):
     def setUp(self):
         super().setUp()
         self.places = Places(root=REPOSITORY, build=self.folder / "build")
@@ -178,7 +171,7 @@ class ToolchainTest(FolderTest):
             toolchain.resolve(self.places, toolchain.Toolchain(python=str(python)))
 
 
-class RequirementsTest(FolderTest):
+class RequirementsTest(InFolder):
     """The fake pip only records its arguments."""
 
     def setUp(self):

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
+from stage import OFFRAMP, WATCHDOG_SECONDS, OnStage, Stage
 
 from offramp_launch import run_command
 from offramp_launch.output_folder import OutputLock
@@ -19,11 +19,7 @@ from offramp_launch.run_dir import RunDir
 SUMMARY = {"samples": {"released": 8}}
 
 
-class StreamsTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class StreamsTest(OnStage):
     def ended(self, code, redirected):
         launcher, producer, consumers = self.stage.start_run(1, redirected=redirected)
         output = self.stage.end(launcher, producer, consumers, code=code, summary=SUMMARY)

@@ -18,7 +18,7 @@ import termios
 import time
 import unittest
 
-from stage import OFFRAMP, WATCHDOG_SECONDS, Stage
+from stage import OFFRAMP, WATCHDOG_SECONDS, OnStage
 from watched_documents import DOCUMENTS, SENTENCES, FakeLauncher
 from offramp_launch.watching.rates import Rates
 from offramp_launch.watching.top import Top
@@ -306,11 +306,7 @@ class WatchingTest(unittest.TestCase):
             self.assertIn(SENTENCES["starved"], [line.plain for line in screen.drawn[1]])
 
 
-class TerminalTest(unittest.TestCase):
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
-
+class TerminalTest(OnStage):
     def run_begun(self, consumers=2):
         run = self.stage.start_run(consumers)
         self.run_dir = next((self.stage.folder / "build" / "runs").iterdir())

@@ -4,11 +4,11 @@ import importlib.util
 import io
 import json
 import os
-import pathlib
 import subprocess
-import tempfile
 import time
 import unittest
+
+from stage import InFolder
 
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.supervision.events import Timers
@@ -52,11 +52,9 @@ def outline_of(trace):
     return outline
 
 
-class TracingTest(unittest.TestCase):
+class TracingTest(InFolder):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.now = 0.0
         self.timers = Timers(lambda: self.now)
         self.requests = TraceRequests(Folder(self.folder), self.timers)

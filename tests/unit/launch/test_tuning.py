@@ -11,7 +11,7 @@ import time
 import unittest
 from unittest import mock
 
-from stage import Stage
+from stage import OnStage
 
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.tuning.search import GAIN, Outcome, Search
@@ -184,12 +184,8 @@ sys.exit(71)
         self.assertEqual((0.0, "it went wrong", 71), (outcome.rate, outcome.error, outcome.code))
 
 
-class CommandTest(unittest.TestCase):
+class CommandTest(OnStage):
     """Arguments that `tune` refuses before any trial."""
-
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
 
     def refused(self, *words, code=64):
         given, output = self.stage.call("tune", *words)

@@ -17,7 +17,8 @@ import types
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS, Stage, kill, until, wait_until_gone
+from stage import WATCHDOG_SECONDS, OnStage, kill, until, wait_until_gone
+from watched_documents import DOCUMENTS
 from watched_runs import of_a_run, of_gpus, status_of
 
 from offramp_launch.exit_code import LaunchError
@@ -389,10 +390,9 @@ class ValidatedStatusTest(unittest.TestCase):
             },
         ):
             self.assertEqual((status, []), validate_status(status))
-        for recorded in sorted((HERE / "watched").glob("*.json")):
-            document = json.loads(recorded.read_text())
+        for name, document in DOCUMENTS.items():
             for each in (document, *(document.get("workers") or {}).values()):
-                self.assertEqual((each["status"], []), validate_status(each["status"]), recorded.name)
+                self.assertEqual((each["status"], []), validate_status(each["status"]), name)
 
     def test_drops_and_names_invalid_fields(self):
         for odd, rest in (
@@ -536,12 +536,8 @@ class ExporterTest(unittest.TestCase):
         self.assertIn('\nofframp_run_state{state="failed"} 1\n', self.metrics())
 
 
-class WatchedRunTest(unittest.TestCase):
+class WatchedRunTest(OnStage):
     """A run with puppets and its server."""
-
-    def setUp(self):
-        self.stage = Stage()
-        self.addCleanup(self.stage.close)
 
     def start(self, *flags, http="127.0.0.1:0", consumers=1):
         run = self.stage.start_run(consumers, "--http", http, *flags)
