@@ -12,6 +12,7 @@
 #include "consumer/hosts/executable.hpp"
 #include "consumer/session/slab_processor.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp::test {
 namespace {
@@ -80,12 +81,9 @@ TEST_F(Hosted, TakesSamplesOfDifferentShapesOnlyIfItSaysSo) {
     code_.process = [](const offramp_host&, const offramp_slab&) { return OFFRAMP_OK; };
     const MemorySlab slab = make_varying_slab(0, 2);
     const auto expect_refused = [&](const offramp_processor& code, const HostedOptions& made_with) {
-        try {
-            HostedProcessor(code, made_with).process(slab.contents(), kNoProgress, kCurrent);
-            FAIL() << "taken";
-        } catch (const ConfigError& refusal) {
-            EXPECT_THAT(refusal.what(), HasSubstr("does not take samples of different shapes: output scores float32"));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>(
+                        [&] { HostedProcessor(code, made_with).process(slab.contents(), kNoProgress, kCurrent); }),
+                    HasSubstr("does not take samples of different shapes: output scores float32"));
     };
     offramp_processor code = kTestsOwn;
     expect_refused(code, options());
@@ -187,13 +185,9 @@ TEST_F(Hosted, RefusesASecondCommitOfANameAndKeepsTheFirst) {
     HostedProcessor processor(kTestsOwn, options());
     for (int delivery = 0; delivery < 2; ++delivery) {
         code_.process = twice(0, ".b.x");
-        try {
-            processor.process(make_slab(0, 1, "a").contents(), kNoProgress, kCurrent);
-            ADD_FAILURE();
-        } catch (const SlabFailed& failed) {
-            EXPECT_THAT(failed.what(),
-                        AllOf(HasSubstr(".b.x"), HasSubstr("committed twice"), HasSubstr("its own ending")));
-        }
+        EXPECT_THAT(test::error_of<SlabFailed>(
+                        [&] { processor.process(make_slab(0, 1, "a").contents(), kNoProgress, kCurrent); }),
+                    AllOf(HasSubstr(".b.x"), HasSubstr("committed twice"), HasSubstr("its own ending")));
         EXPECT_THAT(results_in(folder_.path()), Contains(Pair(HasSubstr(".b.x"), "first")));
         code_.process = twice(0, ".d.x");
         EXPECT_NO_THROW(processor.process(make_slab(0, 1, "a").contents(), kNoProgress, kCurrent));
@@ -215,19 +209,17 @@ TEST_F(Hosted, ALaterSampleWithTheSameKeyReplacesTheFile) {
 }
 
 TEST_F(Hosted, AHoleIsReportedAndHasNoResult) {
-    try {
-        process(
-            [](const offramp_host& host, const offramp_slab& slab) {
-                EXPECT_EQ(slab.samples[0].empty, 1U);
-                EXPECT_EQ(slab.samples[1].empty, 0U);
-                EXPECT_EQ(host.commit_file(&host, 0, ".x", "x", 1), OFFRAMP_BAD_ARGUMENT);
-                return OFFRAMP_OK;
-            },
-            kCurrent, kEmptyRow);
-        FAIL();
-    } catch (const SlabFailed& failed) {
-        EXPECT_THAT(failed.what(), HasSubstr("could not be read"));
-    }
+    EXPECT_THAT(test::error_of<SlabFailed>([&] {
+                    process(
+                        [](const offramp_host& host, const offramp_slab& slab) {
+                            EXPECT_EQ(slab.samples[0].empty, 1U);
+                            EXPECT_EQ(slab.samples[1].empty, 0U);
+                            EXPECT_EQ(host.commit_file(&host, 0, ".x", "x", 1), OFFRAMP_BAD_ARGUMENT);
+                            return OFFRAMP_OK;
+                        },
+                        kCurrent, kEmptyRow);
+                }),
+                HasSubstr("could not be read"));
 }
 
 // A sink's failure is the run's and not the slab's, whatever the custom code returns.
@@ -295,13 +287,9 @@ TEST_F(Hosted, ReportsWhyCreateFailedAndDestroysOnlyCreatedOnes) {
     for (const auto& [code, kind] :
          {std::pair(OFFRAMP_BAD_ARGUMENT, ErrorKind::Usage), std::pair(OFFRAMP_RETRY, ErrorKind::SinkUnavailable)}) {
         code_.created = code;
-        try {
-            const HostedProcessor never(kTestsOwn, options());
-            ADD_FAILURE() << code;
-        } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), kind);
-            EXPECT_THAT(problem.what(), AllOf(HasSubstr("so:./own.so"), HasSubstr("the server is away")));
-        }
+        EXPECT_THAT(test::error_of([&] { const HostedProcessor never(kTestsOwn, options()); }, kind),
+                    AllOf(HasSubstr("so:./own.so"), HasSubstr("the server is away")))
+            << code;
     }
     code_.created = OFFRAMP_OK;
     HostedProcessor::check(kTestsOwn, options());

@@ -13,6 +13,7 @@
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/killed_child.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp::test {
 namespace {
@@ -130,12 +131,8 @@ TEST_P(ProcessorContract, TakesOrRefusesSamplesOfDifferentShapes) {
     };
     static const std::set<std::string> refusing{"cut-out", "image", "mask-png", "mask-rle", "overlay"};
     if (refusing.contains(GetParam())) {
-        try {
-            results_of({12});
-            FAIL() << "taken";
-        } catch (const ConfigError& refusal) {
-            EXPECT_THAT(refusal.what(), ::testing::HasSubstr("scores float32 [12, ?, 5, 7]: its samples differ in"));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { results_of({12}); }),
+                    testing::HasSubstr("scores float32 [12, ?, 5, 7]: its samples differ in"));
         return;
     }
     const Tree results = results_of({4, 8});
@@ -290,12 +287,9 @@ TEST_P(ProcessorContract, KeysThatLeaveTheOutputFolderAreRefused) {
         const auto processor = made(GetParam(), config);
         const MemorySlab slab = make_slab(0, 2, key);
         if (names_files_by_key()) {
-            try {
-                processor->process(slab.contents(), kNoProgress, kCurrent);
-                FAIL() << "accepted: " << key;
-            } catch (const Error& error) {
-                EXPECT_THAT(error.what(), ::testing::HasSubstr("sample key"));
-            }
+            EXPECT_THAT(test::error_of([&] { processor->process(slab.contents(), kNoProgress, kCurrent); }),
+                        testing::HasSubstr("sample key"))
+                << key;
         } else {
             EXPECT_NO_THROW(processor->process(slab.contents(), kNoProgress, kCurrent));
         }
@@ -352,13 +346,8 @@ TEST_P(ProcessorContract, ReportsAtTheStartThatItsFolderCannotBeMade) {
     if (runs_by_consumer(GetParam())) GTEST_SKIP() << kSeparateProcess;
     if (!leaves_files() || posts()) GTEST_SKIP() << "writes nothing";
     const RunConfig config = config_for(GetParam(), "/proc/offramp/output");
-    try {
-        made(GetParam(), config);
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
-        EXPECT_THAT(error.what(), ::testing::HasSubstr("/proc/offramp"));
-    }
+    EXPECT_THAT(test::error_of([&] { made(GetParam(), config); }, ErrorKind::CannotWrite),
+                testing::HasSubstr("/proc/offramp"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProcessorContract, ::testing::ValuesIn(names_of_all()),
@@ -389,13 +378,9 @@ TEST(ProcessorTable, HasTheFilesOfThePluginsFolder) {
 TEST(ProcessorTable, UnknownNamesAreRefusedWithTheKnownOnes) {
     const RunConfig config;
     for (const std::string name : {"", "mask_png"}) {
-        try {
-            made(name, config);
-            FAIL() << name;
-        } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(),
-                        ::testing::AllOf(::testing::HasSubstr("'" + name + "'"), ::testing::HasSubstr("mask-png")));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { made(name, config); }),
+                    testing::AllOf(testing::HasSubstr("'" + name + "'"), testing::HasSubstr("mask-png")))
+            << name;
     }
 }
 

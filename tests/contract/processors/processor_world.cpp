@@ -27,20 +27,6 @@ namespace offramp::test {
 
 namespace fs = std::filesystem;
 
-ScratchFolder::ScratchFolder(On place) {
-    const bool in_memory = place == On::Memory && ::access("/dev/shm", W_OK) == 0;
-    std::string pattern = in_memory ? "/dev/shm/scratch-of-offramp-test-XXXXXX"
-                                    : (fs::temp_directory_path() / "offramp-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
-    path_ = pattern;
-}
-
-ScratchFolder::~ScratchFolder() {
-    std::error_code ignored;
-    fs::permissions(path_, fs::perms::owner_all, ignored);
-    fs::remove_all(path_, ignored);
-}
-
 namespace {
 
 int add_row(void* to, int columns, char** values, char**) {

@@ -11,22 +11,9 @@
 #include "common/app/settings/run_config.hpp"
 #include "common/wire/slab_view.hpp"
 #include "consumer/processors/processor.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp::test {
-
-// A folder that is removed with its contents. In memory, a database's many flushes cost no time.
-class ScratchFolder {
-  public:
-    enum class On { Disk, Memory };
-    explicit ScratchFolder(On place = On::Disk);
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
-    ~ScratchFolder();
-    const std::string& path() const { return path_; }
-
-  private:
-    std::string path_;
-};
 
 // Every file below a folder by its relative path, with its bytes, and every folder with an empty text. A database is
 // represented by its rows, for its bytes depend on who wrote first. The rows of the folder's table in PostgreSQL are

@@ -9,6 +9,8 @@
 
 #include "common/base/error.hpp"
 #include "common/json/json_text.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -16,14 +18,7 @@ namespace {
 // Logs to a separate file and restores spdlog's logger.
 class Log : public testing::Test {
   protected:
-    Log() : before_(spdlog::default_logger()) {
-        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-log-XXXXXX").string();
-        folder_ = ::mkdtemp(pattern.data());
-    }
-    ~Log() override {
-        spdlog::set_default_logger(before_);
-        std::filesystem::remove_all(folder_);
-    }
+    ~Log() override { spdlog::set_default_logger(before_); }
 
     std::string file() const { return (folder_ / "log").string(); }
     std::vector<std::string> lines() const {
@@ -34,7 +29,8 @@ class Log : public testing::Test {
         return all;
     }
 
-    std::filesystem::path folder_;
+    test::ScratchFolder scratch_;
+    std::filesystem::path folder_ = scratch_.path();
 
   private:
     std::shared_ptr<spdlog::logger> before_;
@@ -102,19 +98,10 @@ TEST_F(Log, TheLevelHidesLessImportantMessages) {
 }
 
 TEST_F(Log, RefusesUnknownWordsAndListsTheKnownOnes) {
-    try {
-        start_logging("offramp-test", "loud", LogFormat::Text, "");
-        ADD_FAILURE();
-    } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(),
-                    testing::AllOf(testing::HasSubstr("'loud'"), testing::HasSubstr("trace, debug, info")));
-    }
-    try {
-        parse_log_format("xml");
-        ADD_FAILURE();
-    } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("'xml'"), testing::HasSubstr("text, json")));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { start_logging("offramp-test", "loud", LogFormat::Text, ""); }),
+                testing::AllOf(testing::HasSubstr("'loud'"), testing::HasSubstr("trace, debug, info")));
+    EXPECT_THAT(test::error_of<ConfigError>([&] { parse_log_format("xml"); }),
+                testing::AllOf(testing::HasSubstr("'xml'"), testing::HasSubstr("text, json")));
     EXPECT_EQ(parse_log_format("json"), LogFormat::Json);
     EXPECT_EQ(parse_log_format("text"), LogFormat::Text);
 }
@@ -122,13 +109,9 @@ TEST_F(Log, RefusesUnknownWordsAndListsTheKnownOnes) {
 TEST_F(Log, NamesAFileThatCannotBeWritten) {
     const std::string path = (folder_ / "file" / "log").string();
     std::ofstream(folder_ / "file") << "in the way";
-    try {
-        start_logging("offramp-test", "info", LogFormat::Text, path);
-        ADD_FAILURE();
-    } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr("'" + path + "'"));
-        EXPECT_EQ(error.kind(), ErrorKind::CannotWrite);
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { start_logging("offramp-test", "info", LogFormat::Text, path); },
+                                            ErrorKind::CannotWrite),
+                testing::HasSubstr("'" + path + "'"));
 }
 
 }  // namespace

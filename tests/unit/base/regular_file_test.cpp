@@ -14,6 +14,8 @@
 #include <type_traits>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -23,12 +25,6 @@ namespace fs = std::filesystem;
 static_assert(!std::is_copy_constructible_v<RegularFile> && std::is_nothrow_move_constructible_v<RegularFile>);
 
 struct RegularFileTest : ::testing::Test {
-    RegularFileTest() {
-        std::string name = "/tmp/regular-file-XXXXXX";
-        folder = ::mkdtemp(name.data());
-    }
-    ~RegularFileTest() override { fs::remove_all(folder); }
-
     std::string write(const std::string& name, const std::string& text) const {
         const std::string path = folder / name;
         std::ofstream(path) << text;
@@ -42,16 +38,11 @@ struct RegularFileTest : ::testing::Test {
     }
 
     static std::string refusal(const std::string& path, ErrorKind code) {
-        try {
-            const RegularFile file(path);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.kind(), code) << error.what();
-            return error.what();
-        }
-        return "it was opened";
+        return test::error_of([&] { const RegularFile file(path); }, code);
     }
 
-    fs::path folder;
+    test::ScratchFolder scratch;
+    fs::path folder = scratch.path();
 };
 
 TEST_F(RegularFileTest, ReadsAtAnyOffset) {

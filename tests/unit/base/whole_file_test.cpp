@@ -11,19 +11,14 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/scratch_folder.hpp"
+
 namespace offramp {
 namespace {
 
 namespace fs = std::filesystem;
 
 struct WholeFileTest : ::testing::Test {
-    WholeFileTest() {
-        std::string name = "/tmp/whole-file-XXXXXX";
-        folder = ::mkdtemp(name.data());
-        path = (folder / "page").string();
-    }
-    ~WholeFileTest() override { fs::remove_all(folder); }
-
     WriteFailure failure() const {
         return [](int problem) {
             return SystemError("writing the page", problem, "Do something", ErrorKind::CannotWrite);
@@ -42,8 +37,9 @@ struct WholeFileTest : ::testing::Test {
         return status.st_mode & 0777u;
     }
 
-    fs::path folder;
-    std::string path;
+    test::ScratchFolder scratch;
+    fs::path folder = scratch.path();
+    std::string path = (folder / "page").string();
 };
 
 TEST_F(WholeFileTest, NeitherWritesToNorWaitsForItsTemporaryName) {

@@ -1,5 +1,6 @@
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "common/wire/tensor_spec.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -164,13 +166,9 @@ TEST(Checkpoint, RefusesOtherFilesByName) {
     other_version.replace(other_version.find("\"checkpoint\":1"), 14, "\"checkpoint\":2");
     for (const std::string& text :
          {std::string(), std::string("\n"), std::string("not a checkpoint\n"), lines({{0, 5}}), other_version}) {
-        try {
-            parse_checkpoint(text, "/out/.offramp-checkpoint");
-            ADD_FAILURE() << text;
-        } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-            EXPECT_NE(std::string(problem.what()).find("/out/.offramp-checkpoint"), std::string::npos);
-        }
+        EXPECT_THAT(test::error_of([&] { parse_checkpoint(text, "/out/.offramp-checkpoint"); }, ErrorKind::BadInput),
+                    testing::HasSubstr("/out/.offramp-checkpoint"))
+            << text;
     }
 }
 

@@ -8,6 +8,7 @@
 #include "common/app/program/output_share.hpp"
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {
@@ -80,12 +81,8 @@ TEST_F(JoinedCheckpoint, RefusesShardsOfOtherWork) {
     seed = 7;
     leave(1, {10, 20});
     const std::vector<DoneShard> both{{.index = 0}, {.index = 1}};
-    try {
-        join_checkpoints(folder.path(), "job", both, 2);
-        FAIL() << "they were joined";
-    } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("--seed was 0 and is 7"));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { join_checkpoints(folder.path(), "job", both, 2); }),
+                HasSubstr("--seed was 0 and is 7"));
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
 }
 
@@ -96,13 +93,11 @@ TEST_F(JoinedCheckpoint, ReportsDamagedOrMissingPartsWithTheRemedy) {
     const std::string place = shard_place(folder.path(), 1);
     const std::string path = place + "/" + kCheckpointName;
     const auto refusal = [&] {
-        try {
-            join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}, {.index = 1}}, 2);
-        } catch (const Error& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-            return std::string(error.what());
-        }
-        return std::string();
+        return test::error_of(
+            [&] {
+                join_checkpoints(folder.path(), "job", std::vector<DoneShard>{{.index = 0}, {.index = 1}}, 2);
+            },
+            ErrorKind::BadInput);
     };
     std::ofstream(path) << "users";
     EXPECT_THAT(refusal(), HasSubstr(path + " is damaged. Remove " + place + " and, in the job's folder, done/1.json"));

@@ -12,6 +12,7 @@
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 #include "producer/runner/sources/source_items.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/checkpoint/made_up_items.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
@@ -72,12 +73,9 @@ TEST_F(RunCheckpointTest, RefusesAShardsWorkUnderItsOwnNumbers) {
     left->identity.facts.erase("numbers of the items");
     left->identity.facts["items"] = "5";
     std::ofstream(path) << left->header_line();
-    try {
-        const RunCheckpoint again(config, source, EarlierWork::Resumed, no_failure);
-        ADD_FAILURE() << "it continued";
-    } catch (const ConfigError& error) {
-        EXPECT_NE(std::string(error.what()).find("holds other work"), std::string::npos) << error.what();
-    }
+    EXPECT_THAT(test::error_of<ConfigError>(
+                    [&] { const RunCheckpoint again(config, source, EarlierWork::Resumed, no_failure); }),
+                HasSubstr("holds other work"));
 }
 
 TEST_F(RunCheckpointTest, ASuccessorKnowsTheStartOfTheRun) {
@@ -108,13 +106,8 @@ TEST_F(RunCheckpointTest, AnotherRunDoesNotTakeTheFolder) {
     }
     EXPECT_TRUE(run("a", EarlierWork::DoneAgain).done().empty()) << "a successor of a producer that died early";
     const auto before = test::read_tree(config_of("a").output);
-    try {
-        run("b", EarlierWork::DoneAgain);
-        ADD_FAILURE() << "it replaces results";
-    } catch (const ConfigError& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr("holds the work of run a"));
-        EXPECT_THAT(problem.what(), HasSubstr("--resume"));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { run("b", EarlierWork::DoneAgain); }),
+                testing::AllOf(HasSubstr("holds the work of run a"), HasSubstr("--resume")));
     EXPECT_EQ(test::read_tree(config_of("a").output), before);
     EXPECT_EQ(run("c", EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 4}}));
 }
@@ -131,13 +124,11 @@ TEST_F(RunCheckpointTest, TreatsOtherItemNamesAsOtherWork) {
         std::string origin(std::uint64_t) const override { return ""; }
         void load(std::uint64_t, std::span<std::byte>) override {}
     } renamed;
-    try {
-        const RunCheckpoint second(config_of("b"), renamed, EarlierWork::Resumed, [](const std::exception_ptr&) {});
-        FAIL();
-    } catch (const ConfigError& problem) {
-        EXPECT_NE(std::string(problem.what()).find("names of the items was "), std::string::npos) << problem.what();
-        EXPECT_NE(std::string(problem.what()).find("of run a"), std::string::npos) << problem.what();
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] {
+                    const RunCheckpoint second(config_of("b"), renamed, EarlierWork::Resumed,
+                                               [](const std::exception_ptr&) {});
+                }),
+                testing::AllOf(HasSubstr("names of the items was "), HasSubstr("of run a")));
     // A refusal changes nothing.
     EXPECT_EQ(read_checkpoint(config_of("b").output + "/" + kCheckpointName)->run_id, "a");
 }
@@ -168,12 +159,7 @@ struct GrowingInput : RunCheckpointTest {
         complete(first, done);
     }
     std::string refusal_of(const std::vector<std::string>& keys) {
-        try {
-            done_of(keys);
-        } catch (const ConfigError& problem) {
-            return problem.what();
-        }
-        return "";
+        return test::error_of<ConfigError>([&] { done_of(keys); });
     }
 
     using Keys = std::vector<std::string>;
@@ -207,12 +193,8 @@ TEST_F(GrowingInput, KeepsTheShapesOfEarlierItems) {
         items_of({"a", "b", "c", "d", "e"}, {{1, 8}, {1, 9}, {1, 7}, {}, {1, 4}}), config_of("b").output);
     EXPECT_EQ(shapes_of_items(*now), (Shapes{{1, 2}, {1, 7}, {1, 3}, {1, 4}, {1, 8}}));
     for (const std::uint64_t item : {1, 2, 3, 4}) EXPECT_NO_THROW(now->load(item, {})) << item;
-    try {
-        now->load(0, {});
-        ADD_FAILURE() << "it was read";
-    } catch (const UnreadableItem& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr("its shape was [1, 2] in an earlier run, and is [1, 9]"));
-    }
+    EXPECT_THAT(test::error_of<UnreadableItem>([&] { now->load(0, {}); }),
+                HasSubstr("its shape was [1, 2] in an earlier run, and is [1, 9]"));
 }
 
 // Its items would belong to another shard.
@@ -228,13 +210,9 @@ TEST_F(GrowingInput, AShardContinuesOnlyAtTheSameOffset) {
     shard_of("2/2", two, EarlierWork::DoneAgain).completed({{1, 2}});
     EXPECT_EQ(shard_of("1/2", four, EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{0, 1}}));
     EXPECT_EQ(shard_of("2/2", two, EarlierWork::Resumed).done().list(), (std::vector<ItemRange>{{1, 2}}));
-    try {
-        shard_of("2/2", four, EarlierWork::Resumed);
-        ADD_FAILURE() << "it continued";
-    } catch (const ConfigError& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr("items was 2 and is 4"));
-        EXPECT_THAT(problem.what(), HasSubstr("Its items began at number 1, and now begin at number 2"));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { shard_of("2/2", four, EarlierWork::Resumed); }),
+                testing::AllOf(HasSubstr("items was 2 and is 4"),
+                               HasSubstr("Its items began at number 1, and now begin at number 2")));
 }
 
 TEST_F(GrowingInput, AcceptsTheSameItemsInAnotherOrder) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/error_of.hpp"
+
 namespace offramp {
 namespace {
 
@@ -41,13 +43,9 @@ TEST(ErrorBudget, AnUnreadablePartIsNotAFailure) {
 
 TEST(ErrorBudget, RefusesAnyOtherText) {
     for (const char* setting : {"", "%", "-1", "1 %", "some", "101%", "25.5", "1e3", "nan%", "99999999999999999999"})
-        try {
-            const ErrorBudget budget(setting, 10);
-            ADD_FAILURE() << setting;
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::Usage);
-            EXPECT_THAT(error.what(), HasSubstr("--max-errors '" + std::string(setting) + "'"));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { const ErrorBudget budget(setting, 10); }, ErrorKind::Usage),
+                    HasSubstr("--max-errors '" + std::string(setting) + "'"))
+            << setting;
 }
 
 TEST(ErrorBudget, ItsErrorGivesCountLimitAndTheFirstReasons) {

@@ -10,6 +10,7 @@
 #include "consumer/processors/processor.hpp"
 #include "consumer/processors/segmentation/foreground.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"
@@ -136,13 +137,8 @@ TEST_F(CutOut, DoesNotReplaceTheOriginalThroughALink) {
     const test::Tree before = test::read_tree(input_.path());
     std::filesystem::rename(input_.path() + "/sample.png", output_.path() + "/sample.png");
     std::filesystem::create_symlink(output_.path() + "/sample.png", input_.path() + "/sample.png");
-    try {
-        run_over(made.contents);
-        FAIL();
-    } catch (const Error& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::Usage);
-        EXPECT_THAT(problem.what(), testing::HasSubstr(input_.path() + "/sample.png"));
-    }
+    EXPECT_THAT(test::error_of([&] { run_over(made.contents); }, ErrorKind::Usage),
+                testing::HasSubstr(input_.path() + "/sample.png"));
     EXPECT_EQ(test::read_tree(output_.path()), before);
 }
 
@@ -247,26 +243,16 @@ TEST_F(CutOut, EachFittingOutputGetsACutOut) {
     EXPECT_TRUE(tree.contains("sample.out.png") && tree.contains("sample.aux.png"));
 }
 
-std::string error_of(const std::function<void()>& work, ErrorKind code) {
-    try {
-        work();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), code);
-        return error.what();
-    }
-    return "no error";
-}
-
 TEST_F(CutOut, NamesAMissingOrBrokenOriginal) {
     give_original({4, 2});
     HandMade made = one_sample();
     made.add(spec_of("classes", kUInt8, {1, 2, 4}));
     made.contents.samples[0].key = "other";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
+    EXPECT_THAT(test::error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
                 testing::HasSubstr("the sample 'other'"));
     made.contents.samples[0].key = "sample";
     std::ofstream(input_.path() + "/sample.png") << "no image";
-    EXPECT_THAT(error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
+    EXPECT_THAT(test::error_of([&] { run_over(made.contents); }, ErrorKind::NoInput),
                 testing::HasSubstr("sample.png, cannot be read any more"));
     EXPECT_TRUE(test::read_tree(output_.path()).empty());
 }
@@ -274,12 +260,14 @@ TEST_F(CutOut, NamesAMissingOrBrokenOriginal) {
 TEST_F(CutOut, RefusesARunWithoutImagesAtTheStart) {
     RunConfig config = test::config_for("cut-out", output_.path());
     config.input.clear();
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage), testing::HasSubstr("--input"));
+    EXPECT_THAT(test::error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage),
+                testing::HasSubstr("--input"));
     config.input = input_.path();
     config.source = "npy";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage), testing::HasSubstr("--input"));
+    EXPECT_THAT(test::error_of([&] { make_processor("cut-out", config); }, ErrorKind::Usage),
+                testing::HasSubstr("--input"));
     config.source = "auto";
-    EXPECT_THAT(error_of([&] { make_processor("cut-out", config); }, ErrorKind::NoInput),
+    EXPECT_THAT(test::error_of([&] { make_processor("cut-out", config); }, ErrorKind::NoInput),
                 testing::HasSubstr(input_.path()));
 }
 

@@ -10,6 +10,7 @@
 #include "common/shm/run_files.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -29,13 +30,7 @@ struct OfAManifest : testing::Test {
 
     template <class Work>
     static std::string refusal(Work&& work, ErrorKind kind = ErrorKind::NoInput) {
-        try {
-            work();
-        } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), kind);
-            return problem.what();
-        }
-        return "no error";
+        return test::error_of([&] { work(); }, kind);
     }
 
     TempFolder folder;

@@ -7,6 +7,7 @@
 #include "common/app/images/image_decode.hpp"
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/decoded_png.hpp"
 #include "tests/unit/processors/hand_made.hpp"
@@ -160,12 +161,7 @@ TEST(MaskPng, EnlargesLowResScoresFirst) {
 }
 
 std::string error_for(const SlabContents& contents) {
-    try {
-        masks_of(contents);
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    return "no error";
+    return test::error_of<ConfigError>([&] { masks_of(contents); });
 }
 
 // The mask of one sample for a picture of this size.

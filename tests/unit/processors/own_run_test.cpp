@@ -10,6 +10,7 @@
 #include "common/base/error.hpp"
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -37,13 +38,7 @@ class OwnRun : public ::testing::Test {
         prepare_own_run(config(run, wish), run + "-00aa");
     }
     std::string refusal(const std::string& run, Wish wish = Wish::Nothing) const {
-        try {
-            prepare(run, wish);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::Usage);
-            return error.what();
-        }
-        return "none";
+        return test::error_of<ConfigError>([&] { prepare(run, wish); }, ErrorKind::Usage);
     }
     // Consumers of `run` write results of two items, and end.
     void serve(const std::string& run, std::uint64_t first_item) const {

@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
@@ -128,13 +129,7 @@ TEST_F(RecordsOfAManifest, SkippedItemsHaveThemWhereTheirLineIsReadable) {
 
 // A key without a line: the manifest has changed.
 TEST_F(RecordsOfAManifest, ReportAChangedInput) {
-    try {
-        row_of("chair 2", 0);
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::NoInput);
-        EXPECT_THAT(error.what(), HasSubstr("'chair 2'"));
-    }
+    EXPECT_THAT(test::error_of([&] { row_of("chair 2", 0); }, ErrorKind::NoInput), HasSubstr("'chair 2'"));
 }
 
 TEST_F(RecordsOfAManifest, HaveNoneForAnInputThatIsNoList) {

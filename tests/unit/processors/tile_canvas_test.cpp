@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +22,8 @@
 #include "consumer/processors/results/run_output.hpp"
 #include "consumer/processors/segmentation/stitched_masks.hpp"
 #include "consumer/sinks/files/atomic_file.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "tests/unit/processors/hand_made.hpp"
 
 namespace offramp {
@@ -34,12 +35,6 @@ namespace fs = std::filesystem;
 constexpr CanvasForm kForm{.picture = {7, 6}, .tiles = {4, 1}, .classes = 2};
 
 struct TileCanvasTest : ::testing::Test {
-    TileCanvasTest() {
-        std::string name = "/tmp/offramp-canvas-XXXXXX";
-        folder = ::mkdtemp(name.data());
-    }
-    ~TileCanvasTest() override { fs::remove_all(folder); }
-
     static std::string bytes_of(const std::string& path) {
         std::ifstream file(path, std::ios::binary);
         return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -50,7 +45,8 @@ struct TileCanvasTest : ::testing::Test {
     }
     std::string text(const std::string& name) const { return bytes_of(folder + "/" + name); }
 
-    std::string folder;
+    test::ScratchFolder scratch;
+    std::string folder = scratch.path();
 };
 
 // The file that consumers of one run share, and that a later run continues.
@@ -113,27 +109,19 @@ TEST_F(TileCanvasTest, RefusesAnotherForm) {
     const TileCanvas canvas(folder + "/canvas", kForm, Durability::Process);
     CanvasForm other = kForm;
     other.classes = 3;
-    try {
-        const TileCanvas refused(folder + "/canvas", other, Durability::Process);
-        FAIL() << "it was accepted";
-    } catch (const Error& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(problem.what(), ::testing::HasSubstr("number of classes"));
-    }
+    EXPECT_THAT(test::error_of([&] { const TileCanvas refused(folder + "/canvas", other, Durability::Process); },
+                               ErrorKind::BadInput),
+                testing::HasSubstr("number of classes"));
 }
 
 TEST_F(TileCanvasTest, RefusesAChangedPictureUntilItsMaskIsMade) {
     CanvasForm other = kForm;
     other.stamp = 5;
     TileCanvas canvas(folder + "/canvas", other, Durability::Process);
-    try {
-        const TileCanvas refused(folder + "/canvas", kForm, Durability::Process);
-        FAIL() << "it was accepted";
-    } catch (const Error& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(problem.what(), ::testing::HasSubstr("belongs to another version of the picture"));
-        EXPECT_THAT(problem.what(), ::testing::HasSubstr("--resume"));
-    }
+    EXPECT_THAT(test::error_of([&] { const TileCanvas refused(folder + "/canvas", kForm, Durability::Process); },
+                               ErrorKind::BadInput),
+                testing::AllOf(testing::HasSubstr("belongs to another version of the picture"),
+                               testing::HasSubstr("--resume")));
     canvas.note_committed();
     EXPECT_TRUE(TileCanvas(folder + "/canvas", kForm, Durability::Process).is_committed());
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -75,12 +76,7 @@ struct Lengths : ::testing::Test {
         return metadata;
     }
     static std::string error_of(RunConfig config, const ModelMetadata& metadata) {
-        try {
-            (void)resolve_defaults(std::move(config), {.cores = 2}, metadata);
-        } catch (const ConfigError& error) {
-            return error.what();
-        }
-        return "no error";
+        return test::error_of<ConfigError>([&] { (void)resolve_defaults(std::move(config), {.cores = 2}, metadata); });
     }
 };
 

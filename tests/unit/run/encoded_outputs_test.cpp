@@ -7,6 +7,7 @@
 
 #include "common/base/error.hpp"
 #include "consumer/processors/pictures/lossy_encoders.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -126,13 +127,8 @@ TEST_F(EncodedOutputsTest, ANumberWithoutAPixelEndsTheRun) {
     EncodedOutputs outputs = make();
     outputs.submit(batch(0, {5, 1}, true));  // the row is empty
     outputs.submit(batch(1, {1, -3}));
-    try {
-        outputs.finish();
-        FAIL() << "taken";
-    } catch (const ConfigError& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::Usage);
-        EXPECT_THAT(problem.what(), HasSubstr("picture float32 [2, 1, 8, 8] of the item '3' holds -3, far outside"));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { outputs.finish(); }, ErrorKind::Usage),
+                HasSubstr("picture float32 [2, 1, 8, 8] of the item '3' holds -3, far outside"));
     EXPECT_EQ(failures_, 1);
     EXPECT_EQ(kept_.size(), 1U);
     EXPECT_THROW(outputs.submit(batch(2, {1, 1})), ConfigError);

@@ -4,6 +4,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -29,13 +30,7 @@ std::string settled(const RunConfig& config, void (*require_encoder)()) {
 }
 
 std::string refusal(const RunConfig& config, void (*require_encoder)() = encoder_is_here) {
-    try {
-        settle_encoding(config, require_encoder);
-    } catch (const ConfigError& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::Usage);
-        return error.what();
-    }
-    return "no error";
+    return test::error_of<ConfigError>([&] { settle_encoding(config, require_encoder); }, ErrorKind::Usage);
 }
 
 TEST(EncodingPlace, IsTheGpuWhenAskedAndPossible) {

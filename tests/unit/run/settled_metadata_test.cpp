@@ -2,13 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "common/base/error.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -19,13 +19,6 @@ using ::testing::IsEmpty;
 
 class SettledMetadata : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
-
     // An array without data: only the shape is read.
     RunConfig with_array(const std::string& descr, const std::string& shape, const std::string& notes = {}) const {
         std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }\n";
@@ -40,7 +33,8 @@ class SettledMetadata : public ::testing::Test {
         return config;
     }
 
-    std::filesystem::path folder_;
+    test::ScratchFolder scratch_;
+    std::filesystem::path folder_ = scratch_.path();
 };
 
 TEST_F(SettledMetadata, DescribeAnArraysRowsWhereTheFileDoesNot) {

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -55,24 +56,14 @@ TEST_F(WeightFile, ReadsTheTensorsOfTheHeader) {
 
 TEST_F(WeightFile, RecognisesAZipArchive) {
     write_bytes("PK\x03\x04" + std::string(100, 'x'));
-    try {
-        const SafetensorsFile file(path_, kWords);
-        FAIL() << "a ZIP archive was read";
-    } catch (const ConfigError& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(),
-                    testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"), HasSubstr("Convert it")));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { const SafetensorsFile file(path_, kWords); }, ErrorKind::BadInput),
+                testing::AllOf(HasSubstr("it is a ZIP archive, as torch.save writes it"), HasSubstr("Convert it")));
 }
 
 TEST_F(WeightFile, ReportsAbsentFile) {
-    try {
-        const SafetensorsFile file("/nowhere/weights.safetensors", kWords);
-        FAIL() << "an absent file was read";
-    } catch (const SystemError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("/nowhere/weights.safetensors"));
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    }
+    EXPECT_THAT(test::error_of<SystemError>([&] { const SafetensorsFile file("/nowhere/weights.safetensors", kWords); },
+                                            ErrorKind::BadInput),
+                HasSubstr("/nowhere/weights.safetensors"));
 }
 
 TEST_F(WeightFile, RefusesFolder) { EXPECT_THROW(SafetensorsFile(testing::TempDir(), kWords), ConfigError); }
@@ -105,14 +96,9 @@ class BrokenWeightFile : public WeightFile, public testing::WithParamInterface<B
 
 TEST_P(BrokenWeightFile, IsRefusedWithItsReason) {
     write(GetParam().header, GetParam().data_bytes);
-    try {
-        const SafetensorsFile file(path_, kWords);
-        FAIL() << "read a file with " << GetParam().why;
-    } catch (const ConfigError& error) {
-        EXPECT_THAT(error.what(), HasSubstr(GetParam().complaint));
-        EXPECT_THAT(error.what(), HasSubstr(path_));
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { const SafetensorsFile file(path_, kWords); }, ErrorKind::BadInput),
+                testing::AllOf(HasSubstr(GetParam().complaint), HasSubstr(path_)))
+        << GetParam().why;
 }
 
 constexpr BrokenFile kBrokenFiles[] = {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -55,6 +56,10 @@ class ConsumerLoopTest : public ::testing::Test {
         }
         ADD_FAILURE() << "the loop does not become idle";
         return std::nullopt;
+    }
+    // The error with which the loop ended; none while it goes on.
+    static std::optional<ErrorKind> error_at(const std::optional<ConsumerLoop::End>& end) {
+        return end ? std::optional(end->error) : std::nullopt;
     }
     // From now on the run directory shows it, and the loop has checked.
     std::optional<ConsumerLoop::End> settle_once_seen(RunLiveness liveness) {
@@ -164,17 +169,13 @@ TEST_F(ConsumerLoopTest, AnAdmittedConsumerStaysInAClosedRunUntilDrained) {
     welcome();
     ASSERT_FALSE(settle_once_seen(RunLiveness::Closed));
     producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::Aborted), 0});
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(settle()), ErrorKind::None);
     EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, AnIdleConsumerEndsInOrderWithoutADrain) {
     welcome();
-    const auto end = settle_once_seen(RunLiveness::Over);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(settle_once_seen(RunLiveness::Over)), ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, LosesAReleaseThatTheEndedRunDidNotTake) {
@@ -184,9 +185,7 @@ TEST_F(ConsumerLoopTest, LosesAReleaseThatTheEndedRunDidNotTake) {
         clock_.advance(ConsumerLoop::kObserveRunEvery);
     };
     deliver({run_.lease_filled(0, 10)});
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+    EXPECT_EQ(error_at(settle()), ErrorKind::ProducerGone);
     EXPECT_FALSE(receive_kinds().empty()) << "sent, but not acknowledged";
 }
 
@@ -198,25 +197,20 @@ TEST_F(ConsumerLoopTest, UsesTheProducersLastMessageOfAnEndedRun) {
     liveness_ = RunLiveness::Over;
     on_look_ = [this] { acknowledge_all(); };
     clock_.advance(ConsumerLoop::kObserveRunEvery);
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(settle()), ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, LosesARunThatAnotherProducerTookOver) {
     greet();
-    const auto end = settle_once_seen(RunLiveness::TakenOver);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::ProducerGone) << "as after the first one's death";
+    EXPECT_EQ(error_at(settle_once_seen(RunLiveness::TakenOver)), ErrorKind::ProducerGone)
+        << "as after the first one's death";
 }
 
 TEST_F(ConsumerLoopTest, LeavesInOrderWhenItsSinkIsAwayAtTheStart) {
     sink_unreachable_ = true;
     welcome();
     EXPECT_EQ(made_, 1);
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
+    EXPECT_EQ(error_at(settle()), ErrorKind::SinkUnavailable);
     EXPECT_TRUE(processor_.items.empty());
 }
 
@@ -300,9 +294,7 @@ TEST_F(ConsumerLoopTest, ADrainFinishesTheHeldSlabs) {
     EXPECT_EQ(processor_.items.size(), 2U);
     EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Completed}));
     acknowledge_all();
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(settle()), ErrorKind::None);
     EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
@@ -318,18 +310,14 @@ TEST_F(ConsumerLoopTest, ASignalFinishesTheCurrentSlabAndReturnsTheOthers) {
     EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Completed, ReleaseKind::Returned, ReleaseKind::Returned}));
     EXPECT_EQ(producer_.receive<Credit>()->window, 0U);
     acknowledge_all();
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(settle()), ErrorKind::None);
     EXPECT_TRUE(producer_.receive<Disconnect>());
 }
 
 TEST_F(ConsumerLoopTest, ASignalBeforeTheWelcomeEndsImmediately) {
     greet();
     signals_.notify();
-    const auto end = loop_.turn();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(loop_.turn()), ErrorKind::None);
 }
 
 TEST_F(ConsumerLoopTest, FinishesOnlyTheCurrentSlabAfterTheProducersDeath) {
@@ -374,9 +362,7 @@ TEST_F(ConsumerLoopTest, ReceivesADeadProducersLastMessage) {
     welcome();
     producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
     producer_life_.notify();
-    const auto end = loop_.turn();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(loop_.turn()), ErrorKind::None);
 }
 
 // After a producer's death, the run directory shows whether the run has ended.
@@ -405,16 +391,12 @@ class WithoutLauncherTest : public ConsumerLoopTest {
 
 TEST_F(WithoutLauncherTest, AnUnansweringProducerThatEndsItsRunEndsTheConsumer) {
     ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunLiveness::Over);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(end_when_the_producer_dies(RunLiveness::Over)), ErrorKind::None);
 }
 
 TEST_F(WithoutLauncherTest, AKilledProducerLeavesItsEndpointAndIsGone) {
     ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunLiveness::Open);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+    EXPECT_EQ(error_at(end_when_the_producer_dies(RunLiveness::Open)), ErrorKind::ProducerGone);
 }
 
 TEST_F(WithoutLauncherTest, AKilledProducersReusedDirectoryIsNoOrderlyEnd) {
@@ -434,9 +416,7 @@ TEST_F(WithoutLauncherTest, ADrainedConsumerEndsInOrder) {
     producer_.send(Welcome{kSession, kConsumerIndex, 1});
     ASSERT_FALSE(alone_.turn());
     producer_.send(Drain{kSession, static_cast<std::uint32_t>(DrainReason::RunEnded), 0});
-    const auto end = end_when_the_producer_dies(RunLiveness::Replaced);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::None);
+    EXPECT_EQ(error_at(end_when_the_producer_dies(RunLiveness::Replaced)), ErrorKind::None);
 }
 
 TEST_F(WithoutLauncherTest, LosesAReleaseNotTakenBeforeTheEnd) {
@@ -446,9 +426,7 @@ TEST_F(WithoutLauncherTest, LosesAReleaseNotTakenBeforeTheEnd) {
     producer_.send(Welcome{kSession, kConsumerIndex, 1});
     deliver({run_.lease_filled(0, 10)});
     for (int turns = 0; processor_.items.empty() && turns < 100; ++turns) ASSERT_FALSE(alone_.turn());
-    const auto end = end_when_the_producer_dies(RunLiveness::Over);
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::ProducerGone);
+    EXPECT_EQ(error_at(end_when_the_producer_dies(RunLiveness::Over)), ErrorKind::ProducerGone);
 }
 
 TEST_F(ConsumerLoopTest, LeavesWithoutALauncherAfterABoundedWait) {
@@ -497,9 +475,7 @@ TEST_F(ConsumerLoopTest, AMissingSinkReturnsAllSlabsUncharged) {
     EXPECT_EQ(processor_.items.size(), 1U);
     EXPECT_EQ(receive_kinds(), (std::vector{ReleaseKind::Returned, ReleaseKind::Returned}));
     acknowledge_all();
-    const auto end = settle();
-    ASSERT_TRUE(end);
-    EXPECT_EQ(end->error, ErrorKind::SinkUnavailable);
+    EXPECT_EQ(error_at(settle()), ErrorKind::SinkUnavailable);
 }
 
 TEST_F(ConsumerLoopTest, NeverWritesAtAForeignOrMissingIndex) {
@@ -528,9 +504,7 @@ TEST_P(RefusedConsumerTest, EndsWithTheErrorKindOfTheReason) {
     put_text(refused.text, "the producer's words");
     producer_.send(refused);
     try {
-        const auto end = loop_.turn();
-        ASSERT_TRUE(end);
-        EXPECT_EQ(end->error, ErrorKind::None);
+        EXPECT_EQ(error_at(loop_.turn()), ErrorKind::None);
         EXPECT_EQ(GetParam().kind, ErrorKind::None);
     } catch (const Error& problem) {
         EXPECT_EQ(problem.kind(), GetParam().kind);

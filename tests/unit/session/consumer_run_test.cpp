@@ -12,6 +12,7 @@
 #include "common/base/error.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/shm/shared_region.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "tests/unit/shm/own_objects.hpp"
 
 namespace offramp {
@@ -56,8 +57,8 @@ TEST(ConsumerRun, SweepsAsTheLastOneEvenIfNeverAdmitted) {
 
 // The run was found, and closes before the join: its endpoint is gone, or the next run's.
 TEST(ConsumerRun, EndsInOrderWhenTheRunIsOverBeforeTheJoin) {
-    std::string run_dir = (std::filesystem::temp_directory_path() / "offramp-joining-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(run_dir.data()), nullptr);
+    const test::ScratchFolder folder;
+    const std::string& run_dir = folder.path();
     std::filesystem::create_directory(run_dir + "/live");
     Endpoint endpoint{.run_dir = run_dir, .names = own_run("over"), .producer_pid = 1, .epoch = 1};
     EXPECT_EQ(end_of(endpoint), ErrorKind::None);
@@ -68,7 +69,6 @@ TEST(ConsumerRun, EndsInOrderWhenTheRunIsOverBeforeTheJoin) {
     const Endpoint dead{.run_dir = run_dir, .names = own_run("dead"), .producer_pid = dead_pid(), .epoch = 1};
     dead.publish();
     EXPECT_EQ(end_of(dead), ErrorKind::ProducerGone) << "its endpoint is still there";
-    std::filesystem::remove_all(run_dir);
 }
 
 TEST(ConsumerRun, DoesNotSweepALiveRun) {

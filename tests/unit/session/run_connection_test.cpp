@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "common/transport/endpoint.hpp"
+#include "tests/support/scratch_folder.hpp"
 #include "tests/unit/session/fake_run.hpp"
 
 namespace offramp {
@@ -17,20 +18,15 @@ namespace {
 
 class RunConnectionTest : public ::testing::Test {
   protected:
-    RunConnectionTest() {
-        std::string path = (std::filesystem::temp_directory_path() / "offramp-connection-XXXXXX").string();
-        EXPECT_NE(::mkdtemp(path.data()), nullptr);
-        run_dir_ = path;
-        std::filesystem::create_directory(run_dir_ + "/live");
-    }
-    ~RunConnectionTest() override { std::filesystem::remove_all(run_dir_); }
+    RunConnectionTest() { std::filesystem::create_directory(run_dir_ + "/live"); }
 
     void publish(const RunNames& names, std::uint32_t epoch) const {
         Endpoint{.run_dir = run_dir_, .names = names, .producer_pid = 1, .epoch = epoch}.publish();
     }
 
     FakeRun run_;
-    std::string run_dir_;
+    test::ScratchFolder folder_;
+    std::string run_dir_ = folder_.path();
 };
 
 TEST_F(RunConnectionTest, TheEndpointShowsWhetherTheRunExists) {

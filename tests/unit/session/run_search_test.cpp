@@ -1,6 +1,7 @@
 #include "consumer/session/run_search.hpp"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +16,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -24,9 +27,6 @@ constexpr std::chrono::hours kForEver{1};
 class RunSearchTest : public ::testing::Test {
   protected:
     RunSearchTest() {
-        std::string path = (std::filesystem::temp_directory_path() / "offramp-search-XXXXXX").string();
-        EXPECT_NE(::mkdtemp(path.data()), nullptr);
-        run_dir_ = path;
         std::filesystem::create_directory(run_dir_ + "/live");
         int ends[2];
         EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
@@ -37,7 +37,6 @@ class RunSearchTest : public ::testing::Test {
         signaller_ = UniqueFd(ends[1]);
         fds_ = {.lifeline = lifeline_.get(), .signals = signals_.get()};
     }
-    ~RunSearchTest() override { std::filesystem::remove_all(run_dir_); }
 
     void publish(std::uint64_t producer_pid, std::uint64_t nonce = 99) const {
         Endpoint{.run_dir = run_dir_,
@@ -57,16 +56,11 @@ class RunSearchTest : public ::testing::Test {
         return find_run(run_dir_, fds_, clock_, patience, nonce);
     }
     std::string failure(std::chrono::nanoseconds patience, std::optional<std::uint64_t> nonce = std::nullopt) const {
-        try {
-            search(patience, nonce);
-        } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), ErrorKind::NoSuchRun);
-            return problem.what();
-        }
-        return "none";
+        return test::error_of([&] { search(patience, nonce); }, ErrorKind::NoSuchRun);
     }
 
-    std::string run_dir_;
+    test::ScratchFolder folder_;
+    std::string run_dir_ = folder_.path();
     UniqueFd lifeline_, launcher_, signals_, signaller_;
     WatchedFds fds_;
     SteadyClock clock_;
@@ -119,15 +113,8 @@ TEST_F(RunSearchTest, TreatsAForeignPidNamespacesProducerAsAlive) {
     UniqueFd door(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::bind(door.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
     ASSERT_EQ(::listen(door.get(), 8), 0);
-    try {
-        search(kForEver);
-        FAIL() << "it was found";
-    } catch (const Error& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::NotPermitted);
-        EXPECT_NE(std::string(problem.what()).find("process " + std::to_string(pid) + ", is in another pid namespace"),
-                  std::string::npos)
-            << problem.what();
-    }
+    EXPECT_THAT(test::error_of([&] { search(kForEver); }, ErrorKind::NotPermitted),
+                testing::HasSubstr("process " + std::to_string(pid) + ", is in another pid namespace"));
     door.reset();  // closes the socket
     EXPECT_NE(failure({}).find("is dead"), std::string::npos);
 }

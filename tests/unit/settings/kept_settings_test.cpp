@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "tests/support/error_of.hpp"
 #include "tests/unit/settings/parsing.hpp"
 
 namespace offramp {
@@ -134,13 +135,7 @@ TEST_F(KeptSettings, OnlyUsersOfTheRunMayReadThem) {
 }
 
 TEST_F(KeptSettings, WithoutThemThereIsNoSuchRun) {
-    try {
-        kept_settings(folder_);
-        ADD_FAILURE() << "no refusal";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::NoSuchRun);
-        EXPECT_THAT(error.what(), HasSubstr("live/settings.toml"));
-    }
+    EXPECT_THAT(test::error_of([&] { kept_settings(folder_); }, ErrorKind::NoSuchRun), HasSubstr("live/settings.toml"));
 }
 
 }  // namespace

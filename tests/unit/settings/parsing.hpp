@@ -12,6 +12,7 @@
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 
@@ -19,14 +20,11 @@ namespace offramp {
 class Parsing : public testing::Test {
   protected:
     Parsing() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-config-XXXXXX").string();
-        folder_ = ::mkdtemp(pattern.data());
         ::unsetenv("OFFRAMP_CONFIG");
         for (const Setting& setting : make_settings()) ::unsetenv(setting.environment_name().c_str());
     }
     ~Parsing() override {
         for (const std::string& name : set_names_) ::unsetenv(name.c_str());
-        std::filesystem::remove_all(folder_);
     }
 
     void set_environment(const std::string& name, const std::string& value) {
@@ -63,7 +61,8 @@ class Parsing : public testing::Test {
         return {"nothing was refused"};
     }
 
-    std::filesystem::path folder_;
+    test::ScratchFolder scratch_;
+    std::filesystem::path folder_ = scratch_.path();
 
   private:
     std::vector<std::string> set_names_;

@@ -5,6 +5,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/utf8.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -105,13 +106,9 @@ TEST(Toml, RefusesUnsupportedSyntaxAndReportsWhere) {
         {"a = \"\xc0\x80\"", "f:1: this is not TOML: "},
     };
     for (const auto& one : cases) {
-        try {
-            read_toml(one.text, "f");
-            ADD_FAILURE() << "accepted: " << one.text;
-        } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), HasSubstr(one.expected));
-            EXPECT_EQ(error.kind(), ErrorKind::Config);
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { read_toml(one.text, "f"); }, ErrorKind::Config),
+                    HasSubstr(one.expected))
+            << one.text;
     }
 }
 

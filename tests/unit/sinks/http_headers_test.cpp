@@ -7,6 +7,7 @@
 #include "common/base/error.hpp"
 #include "common/base/redacted_url.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp::test {
 namespace {
@@ -17,12 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::string refusal(const std::string& setting) {
-    try {
-        read_http_headers(setting);
-    } catch (const ConfigError& error) {
-        return error.what();
-    }
-    return "accepted";
+    return test::error_of<ConfigError>([&] { read_http_headers(setting); });
 }
 
 TEST(HttpHeaders, AcceptsAHeaderInTheClear) {

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -31,15 +31,6 @@ std::string write_file(const ScratchFolder& folder, const std::string& text) {
     const std::string path = folder.path() + "/file";
     std::ofstream(path, std::ios::binary) << text;
     return path;
-}
-
-std::string error_of(const std::function<void()>& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "nothing was thrown";
 }
 
 RC_GTEST_PROP(RecordFile, GivesWhatTheFileHasWhereverItIsRead, ()) {
@@ -64,9 +55,9 @@ TEST(RecordFile, ReadsNothingFromAnEmptyFile) {
 
 TEST(RecordFile, RefusesANonFileByItsPath) {
     const ScratchFolder folder;
-    EXPECT_THAT(error_of([&] { RecordFile file(folder.path()); }),
+    EXPECT_THAT(test::error_of([&] { RecordFile file(folder.path()); }),
                 HasSubstr("cannot read " + folder.path() + ": a folder, not a file"));
-    EXPECT_THAT(error_of([&] { RecordFile file(folder.path() + "/none"); }),
+    EXPECT_THAT(test::error_of([&] { RecordFile file(folder.path() + "/none"); }),
                 HasSubstr("/none: cannot be opened: No such file"));
 }
 
@@ -77,7 +68,7 @@ TEST(RecordFile, AShrinkingFileIsAnErrorNotACrash) {
     file.from(0, 1);
     fs::resize_file(path, 2 << 20);
     for (int tries = 0; tries < 2; ++tries)
-        EXPECT_THAT(error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it shrank from 3145728 bytes"));
+        EXPECT_THAT(test::error_of([&] { file.from(5 << 19, 1); }), HasSubstr(path + ": it shrank from 3145728 bytes"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "common/base/error.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -111,12 +112,7 @@ TEST(MergeSegments, NamesADamagedSegmentWithoutLoss) {
     const fs::path segment = only_segment(folder.path());
     fs::resize_file(segment, fs::file_size(segment) - 3);
     const Tree before = read_tree(folder.path());
-    try {
-        merge(folder.path());
-        FAIL();
-    } catch (const ProtocolError& error) {
-        EXPECT_THAT(error.what(), ::testing::HasSubstr(segment.string()));
-    }
+    EXPECT_THAT(test::error_of<ProtocolError>([&] { merge(folder.path()); }), testing::HasSubstr(segment.string()));
     EXPECT_EQ(read_tree(folder.path()), before);
 }
 
@@ -202,13 +198,10 @@ TEST(MergeSegments, RefusesASegmentThatChanges) {
         std::fstream(only_segment(fs::path(merged).parent_path())) << "7";
         lines_form().write(merged, next, durability);
     };
-    try {
-        merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form);
-        FAIL();
-    } catch (const ProtocolError& error) {
-        EXPECT_THAT(error.what(),
-                    ::testing::HasSubstr(segment.string() + " is damaged: it changed while it was merged"));
-    }
+    EXPECT_THAT(test::error_of<ProtocolError>([&] {
+                    merge_segments(folder.path(), "series", folder.path() + "/all.tsv", Durability::Process, form);
+                }),
+                testing::HasSubstr(segment.string() + " is damaged: it changed while it was merged"));
     EXPECT_FALSE(fs::exists(folder.path() + "/all.tsv"));
     EXPECT_TRUE(fs::exists(segment));
 }
@@ -219,12 +212,8 @@ TEST(MergeSegments, NamesADamagedEarlierOutputWithoutLoss) {
     std::ofstream(file) << std::string(3 << 20, '7');
     deliver(folder.path(), 0, 3);
     const Tree before = read_tree(folder.path());
-    try {
-        merge_segments(folder.path(), "series", file);
-        FAIL();
-    } catch (const ProtocolError& error) {
-        EXPECT_THAT(error.what(), ::testing::HasSubstr(file + " is damaged: its last line is incomplete"));
-    }
+    EXPECT_THAT(test::error_of<ProtocolError>([&] { merge_segments(folder.path(), "series", file); }),
+                testing::HasSubstr(file + " is damaged: its last line is incomplete"));
     EXPECT_TRUE(read_tree(folder.path()) == before);
 }
 

@@ -9,6 +9,7 @@
 #include "consumer/sinks/sqlite/output_database.hpp"
 #include "consumer/sinks/sqlite/sqlite_database.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -70,14 +71,9 @@ TEST_F(ShardParts, ReportMissingFilesAndReplaceNothing) {
     const std::vector<ShardPart> parts{part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, "2\ta\n")};
     join(parts);
     std::filesystem::remove(parts[1].folder + "/all.tsv");
-    try {
-        join(parts);
-        ADD_FAILURE() << "it was joined";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv, listed in the shard's record, is gone"));
-        EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
-    }
+    EXPECT_THAT(
+        test::error_of([&] { join(parts); }, ErrorKind::BadInput),
+        testing::AllOf(HasSubstr("/2/all.tsv, listed in the shard's record, is gone"), HasSubstr("Make it anew")));
     EXPECT_EQ(joined(), "0\ta\n2\ta\n");
     ShardPart database = part(4, 6);
     database.files = {"records.sqlite"};
@@ -87,13 +83,11 @@ TEST_F(ShardParts, ReportMissingFilesAndReplaceNothing) {
 TEST_F(ShardParts, ReportDamagedFilesAndReplaceNothing) {
     std::ofstream(folder.path() + "/all.tsv") << "0\tearlier\n";
     for (const char* const lines : {"2\ta\n2", "3\ta\n2\tb\n", "x\n"}) {
-        try {
-            join({part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, lines)});
-            ADD_FAILURE() << lines;
-        } catch (const ProtocolError& error) {
-            EXPECT_THAT(error.what(), HasSubstr("/2/all.tsv is damaged"));
-            EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
-        }
+        EXPECT_THAT(test::error_of<ProtocolError>([&] {
+                        join({part_of_lines(0, 2, "0\ta\n"), part_of_lines(2, 4, lines)});
+                    }),
+                    testing::AllOf(HasSubstr("/2/all.tsv is damaged"), HasSubstr("Make it anew")))
+            << lines;
         EXPECT_EQ(joined(), "0\tearlier\n");
     }
 }
@@ -105,13 +99,9 @@ TEST_F(ShardParts, ReportADamagedDatabase) {
     OutputDatabase(parts[0].folder, "records", kSchema, Durability::Process).transact([](SqliteDatabase&) {});
     finish_database(parts[0].folder, "records");
     std::ofstream(parts[1].folder + "/records.sqlite") << std::string(4096, 'x');
-    try {
-        join_databases(parts, folder.path() + "/records", "records", Durability::Process);
-        ADD_FAILURE() << "it was joined";
-    } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("/2/records.sqlite"));
-        EXPECT_THAT(error.what(), HasSubstr("Make it anew"));
-    }
+    EXPECT_THAT(
+        test::error_of([&] { join_databases(parts, folder.path() + "/records", "records", Durability::Process); }),
+        testing::AllOf(HasSubstr("/2/records.sqlite"), HasSubstr("Make it anew")));
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/records/records.sqlite"));
 }
 

@@ -8,6 +8,7 @@
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -131,12 +132,7 @@ TEST_F(ImagesSource, AListMayNameFilesOutsideItsFolder) {
 TEST_F(ImagesSource, ReportsAnUnreadableItemAndReadsTheNext) {
     folder.write("sub/0.jpg", "text");
     const auto source = make(config, picture_input());
-    try {
-        row(*source, 0);
-        FAIL() << "it was read";
-    } catch (const UnreadableItem& unreadable) {
-        EXPECT_THAT(unreadable.what(), HasSubstr("not an image"));
-    }
+    EXPECT_THAT(test::error_of<UnreadableItem>([&] { row(*source, 0); }), HasSubstr("not an image"));
     EXPECT_EQ(row(*source, 1), gradient(kSize, 0));
 }
 
@@ -149,12 +145,8 @@ TEST_F(ImagesSource, RefusesAModelWithoutPictures) {
     config.model = "encoder";
     const std::int64_t shape[] = {4, 128, 256};
     for (const TensorSpec& input : {TensorSpec{}, TensorSpec::contiguous("tokens", kFloat32, shape)}) {
-        try {
-            make(config, input, false);
-            FAIL() << "it was made";
-        } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(), AllOf(HasSubstr("'encoder'"), HasSubstr("model that takes pictures")));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { make(config, input, false); }),
+                    AllOf(HasSubstr("'encoder'"), HasSubstr("model that takes pictures")));
     }
 }
 

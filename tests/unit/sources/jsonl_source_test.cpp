@@ -3,6 +3,7 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "producer/runner/sources/source_items.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -42,12 +43,7 @@ TEST_F(JsonlSource, ReadsTheManifestsPicturesInItsOrder) {
 TEST_F(JsonlSource, ReportsAMissingFileWithItsLine) {
     const auto source = make("{\"uri\":\"photos/0.png\"}\n{\"uri\":\"photos/9.png\"}\n");
     EXPECT_EQ(source->origin(1), folder / "list.jsonl" + ":2 (" + folder / "photos/9.png" + ")");
-    try {
-        test::row_of(*source, 1, kSize);
-        FAIL() << "it was read";
-    } catch (const UnreadableItem& unreadable) {
-        EXPECT_THAT(unreadable.what(), HasSubstr("No such file"));
-    }
+    EXPECT_THAT(test::error_of<UnreadableItem>([&] { test::row_of(*source, 1, kSize); }), HasSubstr("No such file"));
 }
 
 TEST_F(JsonlSource, TheFingerprintIncludesColumnsNotPaths) {

@@ -8,6 +8,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/wire/shape_text.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 
@@ -37,12 +38,7 @@ struct NpyCases : ::testing::Test {
         return numbers;
     }
     std::string skipped(BatchSource& source, std::uint64_t item) {
-        try {
-            (void)row(source, item);
-        } catch (const UnreadableItem& problem) {
-            return problem.what();
-        }
-        return "it was read";
+        return test::error_of<UnreadableItem>([&] { (void)row(source, item); });
     }
 
     TempFolder folder;

@@ -8,6 +8,7 @@
 #include "common/base/error.hpp"
 #include "producer/runner/sources/normal_noise.hpp"
 #include "producer/runner/sources/source_items.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/sources/making.hpp"
 #include "tests/unit/sources/npy_bytes.hpp"
 
@@ -38,13 +39,7 @@ struct NpyFolder : ::testing::Test {
     std::vector<InputPart> parts() const { return lay_out_parts(inputs, 8); }
 
     std::string error(ErrorKind code) {
-        try {
-            make();
-        } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.kind(), code) << refused.what();
-            return refused.what();
-        }
-        return "it was made";
+        return test::error_of<ConfigError>([&] { make(); }, code);
     }
 
     // The numbers of one part of a row.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -28,15 +29,13 @@ struct ResultNames : ::testing::Test {
 TEST_F(ResultNames, RefusesDotsThatMakeNamesCollide) {
     add("cat.png");
     add("cat.aux.png");
-    try {
-        require_distinct({"classes", "aux.classes"});
-        FAIL() << "two results have one name";
-    } catch (const ConfigError& refused) {
-        EXPECT_EQ(refused.kind(), ErrorKind::Usage);
-        EXPECT_THAT(refused.what(),
-                    ::testing::AllOf(::testing::HasSubstr("'cat.aux.classes'"), ::testing::HasSubstr("item 'cat'"),
-                                     ::testing::HasSubstr("item 'cat.aux'"), ::testing::HasSubstr("Rename one")));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>(
+                    [&] {
+                        require_distinct({"classes", "aux.classes"});
+                    },
+                    ErrorKind::Usage),
+                testing::AllOf(::testing::HasSubstr("'cat.aux.classes'"), ::testing::HasSubstr("item 'cat'"),
+                               ::testing::HasSubstr("item 'cat.aux'"), ::testing::HasSubstr("Rename one")));
 }
 
 TEST_F(ResultNames, AcceptsDotsWithoutCollisions) {

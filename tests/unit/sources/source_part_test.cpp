@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -79,13 +80,8 @@ TEST(SourceShare, SharesOfALimitedInputAddUpToIt) {
 }
 
 TEST(SourceShare, RefusesAnEmptyShard) {
-    try {
-        share_of(Numbered(3), part(0, "4/4"));
-        FAIL() << "it was made";
-    } catch (const ConfigError& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::NoInput);
-        EXPECT_STREQ(error.what(), "--shard 4/4 of 3 items is empty. Make at most 3 shards");
-    }
+    EXPECT_EQ(test::error_of<ConfigError>([&] { share_of(Numbered(3), part(0, "4/4")); }, ErrorKind::NoInput),
+              "--shard 4/4 of 3 items is empty. Make at most 3 shards");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -30,13 +31,7 @@ struct SyntheticSource : ::testing::Test {
     }
 
     std::string error() {
-        try {
-            make();
-        } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.kind(), ErrorKind::Usage);
-            return refused.what();
-        }
-        return "it was made";
+        return test::error_of<ConfigError>([&] { make(); }, ErrorKind::Usage);
     }
 
     std::vector<float> row(BatchSource& source, std::uint64_t item) {

@@ -17,6 +17,7 @@
 #include "common/app/settings/run_config.hpp"
 #include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -54,13 +55,7 @@ struct TextSource : ::testing::Test {
     }
 
     std::string error(ErrorKind code) {
-        try {
-            make();
-        } catch (const Error& refused) {
-            EXPECT_EQ(refused.kind(), code);
-            return refused.what();
-        }
-        return "it was made";
+        return test::error_of([&] { make(); }, code);
     }
 
     // The child processes of this one, of any of its threads.

@@ -21,6 +21,7 @@
 #include "common/base/log.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
 #include "tests/unit/sources/making.hpp"
 
@@ -148,12 +149,9 @@ TEST_F(TiledPicturesSource, DoesNotReadAPictureThatChangedSinceTheListing) {
     folder.write("a.png", encode_png(size, gradient(size, 7)));
     std::filesystem::last_write_time(folder / "a.png", changed);
     for (std::uint64_t item = 0; item < tiles; ++item) {
-        try {
-            test::row_of(*source, item, kTileSize);
-            ADD_FAILURE() << "tile " << item << " was read";
-        } catch (const UnreadableItem& unreadable) {
-            EXPECT_THAT(unreadable.what(), HasSubstr("the picture changed after the run began"));
-        }
+        EXPECT_THAT(test::error_of<UnreadableItem>([&] { test::row_of(*source, item, kTileSize); }),
+                    HasSubstr("the picture changed after the run began"))
+            << item << " was read";
     }
     EXPECT_EQ(test::row_of(*source, tiles, kTileSize), shown(*tile_of_key(source->key(tiles), kTiles)));
     EXPECT_NE(make()->stamp(0), source->stamp(0));
@@ -198,13 +196,10 @@ TEST_F(TiledPicturesSource, WarnsOfMostlyEmptyTiles) {
 
 TEST_F(TiledPicturesSource, RefusesAnotherSizeThanTheModels) {
     write("a", {40, 40});
-    try {
-        make({32, 32});
-        FAIL() << "it was accepted";
-    } catch (const ConfigError& refused) {
-        EXPECT_THAT(refused.what(), HasSubstr("--tile 16: the model"));
-        EXPECT_THAT(refused.what(), HasSubstr("takes pictures of 32 x 32 pixels"));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] {
+                    make({32, 32});
+                }),
+                testing::AllOf(HasSubstr("--tile 16: the model"), HasSubstr("takes pictures of 32 x 32 pixels")));
 }
 
 TEST_F(TiledPicturesSource, SkipsAPictureWhoseRowsDoNotFitInMemory) {
@@ -214,12 +209,8 @@ TEST_F(TiledPicturesSource, SkipsAPictureWhoseRowsDoNotFitInMemory) {
     const auto source = make({8192, 8192});
     ASSERT_EQ(source->items(), 1U);
     std::vector<std::byte> row;
-    try {
-        source->load(0, row);
-        FAIL() << "it was read";
-    } catch (const UnreadableItem& unreadable) {
-        EXPECT_THAT(unreadable.what(), HasSubstr("8192 rows are 7031 MiB; at most 1024 MiB are held in memory"));
-    }
+    EXPECT_THAT(test::error_of<UnreadableItem>([&] { source->load(0, row); }),
+                HasSubstr("8192 rows are 7031 MiB; at most 1024 MiB are held in memory"));
 }
 
 }  // namespace

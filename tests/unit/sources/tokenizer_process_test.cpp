@@ -18,6 +18,7 @@
 #include "producer/runner/sources/text/text_lines.hpp"
 #include "producer/runner/sources/text/tokenized_texts.hpp"
 #include "producer/runner/sources/text/tokenizer_process.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -39,13 +40,7 @@ class TokenizerStandIn : public ::testing::Test {
     std::string error_of_encoding(TokenizerProcess& tokenizer) {
         const std::array<std::string_view, 1> texts{"text"};
         std::vector<std::int32_t> rows(6);
-        try {
-            tokenizer.encode(texts, rows);
-        } catch (const Error& problem) {
-            EXPECT_EQ(problem.kind(), ErrorKind::System);
-            return problem.what();
-        }
-        return "it was encoded";
+        return test::error_of([&] { tokenizer.encode(texts, rows); }, ErrorKind::System);
     }
 
     std::string path_ = ::testing::TempDir() + "tokenizer_stand_in-" + std::to_string(::getpid()) + ".py";
