@@ -91,6 +91,7 @@ class FakeSource final : public BatchSource {
     std::string origin(std::uint64_t item) const override { return "/fake/" + std::to_string(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         ++loads;
+        if (unreadable && unreadable(item)) throw UnreadableItem("torn");
         if (on_load)
             on_load(item, row);
         else
@@ -103,6 +104,7 @@ class FakeSource final : public BatchSource {
     }
 
     std::function<void(std::uint64_t, std::span<std::byte>)> on_load;
+    std::function<bool(std::uint64_t)> unreadable;  // whether an item cannot be read
     std::atomic<std::uint64_t> loads{0};
     std::vector<std::vector<std::int64_t>> shapes;  // of each item, for a model whose input varies
     std::string whole;                              // the whole of all items; empty: items are independent

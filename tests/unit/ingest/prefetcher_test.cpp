@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "tests/support/error_of.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {
@@ -361,12 +362,8 @@ TEST_F(PrefetcherTest, RefusesOtherSourcesForAModelOfArrays) {
     FakeSource source(2, RowKind::Float32);
     PrefetchSettings wanted = settings(2);
     wanted.input = arrays();
-    try {
-        Prefetcher prefetcher(*device, source, wanted);
-        FAIL() << "it was made";
-    } catch (const ConfigError& refused) {
-        EXPECT_THAT(refused.what(), AllOf(HasSubstr("the source gives no arrays"), HasSubstr("--source npy")));
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { Prefetcher prefetcher(*device, source, wanted); }),
+                AllOf(HasSubstr("the source gives no arrays"), HasSubstr("--source npy")));
 }
 
 TEST_F(PrefetcherTest, GivesNoInputToAModelWithoutOne) {
@@ -470,21 +467,16 @@ TEST_F(PrefetcherTest, PassesAWorkersExceptionToNext) {
 
 TEST_F(PrefetcherTest, TooManyUnreadableItemsFailTheRun) {
     FakeSource source(1000, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item % 10 == 3) throw UnreadableItem("torn");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item % 10 == 3; };
     PrefetchSettings wanted = settings(4, 2);
     wanted.max_errors = "2";
     Prefetcher prefetcher(*device, source, wanted);
-    try {
-        while (auto batch = prefetcher.next()) batch->release_after(*compute);
-        FAIL() << "it succeeded";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(),
-                    AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"), HasSubstr("/fake/3: torn")));
-    }
+    EXPECT_THAT(test::error_of(
+                    [&] {
+                        while (auto batch = prefetcher.next()) batch->release_after(*compute);
+                    },
+                    ErrorKind::BadInput),
+                AllOf(HasSubstr("of 1000 items"), HasSubstr("--max-errors 2"), HasSubstr("/fake/3: torn")));
     EXPECT_LT(source.loads, 100U);
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped)
         << "items only read ahead are left to do";
@@ -493,10 +485,7 @@ TEST_F(PrefetcherTest, TooManyUnreadableItemsFailTheRun) {
 
 TEST_F(PrefetcherTest, ItemsOfARefusedBatchAreSkipped) {
     FakeSource source(12, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item == 1) throw UnreadableItem("torn");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item == 1; };
     PrefetchSettings wanted = settings(4);
     wanted.max_errors = "4";
     Prefetcher prefetcher(*device, source, wanted);
@@ -510,14 +499,9 @@ TEST_F(PrefetcherTest, ItemsOfARefusedBatchAreSkipped) {
     EXPECT_EQ(prefetcher.progress().items_delivered, 4U);
     EXPECT_EQ(prefetcher.skipped().total(), 4U);
     batch = prefetcher.next();
-    try {
-        prefetcher.refuse(*batch, "the model failed again");
-        FAIL() << "it succeeded";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), AllOf(HasSubstr("8 of 12 items had to be skipped, and --max-errors 4 allows 4"),
-                                        HasSubstr("/fake/0: the model failed; /fake/1: torn")));
-    }
+    EXPECT_THAT(test::error_of([&] { prefetcher.refuse(*batch, "the model failed again"); }, ErrorKind::BadInput),
+                AllOf(HasSubstr("8 of 12 items had to be skipped, and --max-errors 4 allows 4"),
+                      HasSubstr("/fake/0: the model failed; /fake/1: torn")));
     batch->release_after(*compute);
     EXPECT_EQ(prefetcher.skipped().total(), 8U);
     EXPECT_TRUE(prefetcher.unreadable_upcoming().empty());
@@ -539,13 +523,11 @@ TEST_F(PrefetcherTest, ReportsTheReadAheadPartsOfAPictureAsOne) {
     may_read_ahead = true;
     may_read_ahead.notify_all();
     ASSERT_TRUE(first && second);
-    try {
-        while (prefetcher.next()) {
-        }
-        FAIL() << "it succeeded";
-    } catch (const Error& error) {
-        EXPECT_THAT(error.what(), AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more like it). ")));
-    }
+    EXPECT_THAT(test::error_of([&] {
+                    while (prefetcher.next()) {
+                    }
+                }),
+                AllOf(HasSubstr("/fake/6: torn (and "), HasSubstr(" more like it). ")));
     const auto items_of = [](const std::vector<SkippedItem>& list) {
         std::uint64_t items = 0;
         for (const SkippedItem& item : list) items += 1 + item.similar;
@@ -567,13 +549,12 @@ TEST_F(PrefetcherTest, AnUnreadableInputFailsBeforeTheLastBatch) {
     source.on_load = [](std::uint64_t, std::span<std::byte>) { throw UnreadableItem("torn"); };
     Prefetcher prefetcher(*device, source, settings(4));
     std::uint64_t batches = 0;
-    try {
-        while (auto batch = prefetcher.next()) ++batches;
-        FAIL() << "it succeeded";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), HasSubstr("none of the 6 items could be read: /fake/0: torn"));
-    }
+    EXPECT_THAT(test::error_of(
+                    [&] {
+                        while (auto batch = prefetcher.next()) ++batches;
+                    },
+                    ErrorKind::BadInput),
+                HasSubstr("none of the 6 items could be read: /fake/0: torn"));
     EXPECT_LE(batches, 1U);
     EXPECT_EQ(prefetcher.skipped().list().size(), prefetcher.progress().items_skipped);
 }
@@ -744,10 +725,7 @@ TEST_F(PrefetcherTest, OmitsDoneItemsOfResidentBatches) {
 
 TEST_F(PrefetcherTest, RetriesUnreadableItemsWithoutUselessBatches) {
     FakeSource source(12, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item == 5) throw UnreadableItem("bad");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item == 5; };
     auto with_done = settings(4);
     with_done.done = done_items({{0, 5}, {6, 8}});
     Prefetcher prefetcher(*device, source, with_done);
@@ -769,36 +747,9 @@ TEST_F(PrefetcherTest, RetriesUnreadableItemsWithoutUselessBatches) {
     EXPECT_EQ(prefetcher.skipped().total(), 1U);
 }
 
-TEST_F(PrefetcherTest, OmitsAnUnreadableBatchInItsTurn) {
-    FakeSource source(12, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item >= 2 && item < 9) throw UnreadableItem("bad");
-        FakeSource::fill(item, row);
-    };
-    Prefetcher prefetcher(*device, source, settings(4));
-    EXPECT_EQ(prefetcher.next()->number(), 0U);
-    auto left_out = prefetcher.next();
-    ASSERT_TRUE(left_out);
-    EXPECT_EQ(left_out->number(), 1U);
-    EXPECT_TRUE(left_out->left_out());
-    EXPECT_EQ(left_out->data(), nullptr);
-    EXPECT_EQ(empty_rows(*left_out), 4U);
-    auto last = prefetcher.next();
-    ASSERT_TRUE(last);
-    EXPECT_EQ(last->number(), 2U);
-    EXPECT_FALSE(last->left_out());
-    EXPECT_FALSE(prefetcher.next());
-    EXPECT_EQ(prefetcher.progress().batches_delivered, 2U);
-    EXPECT_EQ(prefetcher.progress().items_delivered, 12U);
-    EXPECT_EQ(prefetcher.progress().items_skipped, 7U);
-}
-
 TEST_F(PrefetcherTest, DeliversABatchOfDoneAndUnreadableItems) {
     FakeSource source(12, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item < 6) throw UnreadableItem("bad");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item < 6; };
     auto wanted = settings(4);
     wanted.done = done_items({{6, 12}});
     Prefetcher prefetcher(*device, source, wanted);
@@ -815,10 +766,7 @@ TEST_F(PrefetcherTest, DeliversABatchOfDoneAndUnreadableItems) {
 
 TEST_F(PrefetcherTest, SkipsItemsThatFailLater) {
     FakeSource source(6, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item == 0) throw UnreadableItem("torn");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item == 0; };
     auto wanted = settings(3);
     wanted.max_errors = "2";
     Prefetcher prefetcher(*device, source, wanted);
@@ -832,24 +780,10 @@ TEST_F(PrefetcherTest, SkipsItemsThatFailLater) {
     EXPECT_EQ(skipped[2].reason, "no number");
     EXPECT_TRUE(prefetcher.unreadable_upcoming().empty());
     prefetcher.end_for_skipped();
-    try {
-        prefetcher.require_good();
-        ADD_FAILURE() << "more were skipped than allowed";
-    } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_THAT(error.what(), HasSubstr("3 of 6 items had to be skipped"));
-    }
+    EXPECT_THAT(test::error_of([&] { prefetcher.require_good(); }, ErrorKind::BadInput),
+                HasSubstr("3 of 6 items had to be skipped"));
     prefetcher.finish_early();
     EXPECT_NO_THROW(prefetcher.require_good()) << "it was asked to end";
-}
-
-TEST_F(PrefetcherTest, DeliversNothingWithEverythingDone) {
-    FakeSource source(10, RowKind::Float32);
-    auto with_done = settings(4);
-    with_done.done = done_items({{0, 10}});
-    Prefetcher prefetcher(*device, source, with_done);
-    EXPECT_FALSE(prefetcher.next());
-    EXPECT_EQ(source.loads, 0U);
 }
 
 TEST_F(PrefetcherTest, UploadsNothingWithEverythingDone) {
@@ -864,10 +798,7 @@ TEST_F(PrefetcherTest, UploadsNothingWithEverythingDone) {
 
 TEST_F(PrefetcherTest, ASuccessorContinuesTheCountOfUnreadableItems) {
     FakeSource source(11, RowKind::Float32);
-    source.on_load = [](std::uint64_t item, std::span<std::byte> row) {
-        if (item == 8) throw UnreadableItem("broken");
-        FakeSource::fill(item, row);
-    };
+    source.unreadable = [](std::uint64_t item) { return item == 8; };
     PrefetchSettings from_six = settings(4);
     from_six.done = done_items({{0, 6}});
     from_six.skipped_before = 2;
