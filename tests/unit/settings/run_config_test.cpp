@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include "common/base/version.hpp"
 #include "tests/unit/settings/parsing.hpp"
@@ -83,131 +85,23 @@ TEST_F(Parsing, TheArticleProfileIsTheArticlesExperiment) {
 
 TEST_F(Parsing, EveryFlagReachesItsOwnMember) {
     const std::string weights = write_file("", "weights.safetensors");
-    const RunConfig config = parse({"--run-dir",
-                                    "runs/a b",
-                                    "--run-id=r-1.x_Y",
-                                    "--consumers",
-                                    "3",
-                                    "--log-level",
-                                    "debug",
-                                    "--log-format",
-                                    "json",
-                                    "--log-file",
-                                    "l.jsonl",
-                                    "--lifeline-fd",
-                                    "9",
-                                    "--producer-restarts",
-                                    "4",
-                                    "--producer-wait-seconds",
-                                    "2.5",
-                                    "--source",
-                                    "images",
-                                    "--input",
-                                    "in",
-                                    "--synthetic-on",
-                                    "device",
-                                    "--batches",
-                                    "11",
-                                    "--limit",
-                                    "12",
-                                    "--batch",
-                                    "13",
-                                    "--image-size",
-                                    "130",
-                                    "--decode-workers",
-                                    "14",
-                                    "--prefetch",
-                                    "15",
-                                    "--max-errors",
-                                    "1.5%",
-                                    "--model",
-                                    "encoder",
-                                    "--weights",
-                                    weights,
-                                    "--seed",
-                                    "16",
-                                    "--precision",
-                                    "bf16",
-                                    "--memory-format",
-                                    "channels-last",
-                                    "--transform",
-                                    "low-res",
-                                    "--output-dtype",
-                                    "bf16",
-                                    "--copy-outputs",
-                                    "3x4,5",
-                                    "--copy-bytes",
-                                    "17",
-                                    "--deterministic",
-                                    "--device",
-                                    "cuda:3",
-                                    "--slabs",
-                                    "18",
-                                    "--samples-per-slab",
-                                    "19",
-                                    "--batches-per-slab",
-                                    "24",
-                                    "--max-delay-seconds",
-                                    "0.5",
-                                    "--strategy",
-                                    "async",
-                                    "--drain-warmup",
-                                    "--profile-batches",
-                                    "25",
-                                    "--trace-dir",
-                                    "t",
-                                    "--status-seconds",
-                                    "0.25",
-                                    "--allow-unpinned",
-                                    "--warmup-batches",
-                                    "20",
-                                    "--measure-limits",
-                                    "21",
-                                    "--visibility-timeout",
-                                    "2.5",
-                                    "--kill-stalled",
-                                    "--max-failures",
-                                    "22",
-                                    "--window",
-                                    "23",
-                                    "--consumer-user",
-                                    "post",
-                                    "--processor",
-                                    "mask-png,embeddings-postgres",
-                                    "--sink",
-                                    "host=/run/p dbname=d",
-                                    "--sink-table",
-                                    "own.vectors",
-                                    "--index",
-                                    "hnsw",
-                                    "--output",
-                                    "out",
-                                    "--write-path",
-                                    "w",
-                                    "--write-copy",
-                                    "--png-level",
-                                    "9",
-                                    "--random-weights",
-                                    "--mask-size",
-                                    "model",
-                                    "--scores",
-                                    "logit",
-                                    "--threshold",
-                                    "0.25",
-                                    "--image-format",
-                                    "webp",
-                                    "--image-quality",
-                                    "80",
-                                    "--encode",
-                                    "gpu",
-                                    "--image-range",
-                                    "-1:1",
-                                    "--picture-size",
-                                    "model",
-                                    "--mask-palette",
-                                    "none",
-                                    "--print-config",
-                                    "--list"});
+    std::istringstream flags(
+        "--run-id=r-1.x_Y --consumers 3 --log-level debug --log-format json --log-file l.jsonl "
+        "--lifeline-fd 9 --producer-restarts 4 --producer-wait-seconds 2.5 --source images --input in "
+        "--synthetic-on device --batches 11 --limit 12 --batch 13 --image-size 130 --decode-workers 14 "
+        "--prefetch 15 --max-errors 1.5% --model encoder --seed 16 --precision bf16 "
+        "--memory-format channels-last --transform low-res --output-dtype bf16 --copy-outputs 3x4,5 "
+        "--copy-bytes 17 --deterministic --device cuda:3 --slabs 18 --samples-per-slab 19 "
+        "--batches-per-slab 24 --max-delay-seconds 0.5 --strategy async --drain-warmup --profile-batches 25 "
+        "--trace-dir t --status-seconds 0.25 --allow-unpinned --warmup-batches 20 --measure-limits 21 "
+        "--visibility-timeout 2.5 --kill-stalled --max-failures 22 --window 23 --consumer-user post "
+        "--processor mask-png,embeddings-postgres --sink-table own.vectors --index hnsw --output out "
+        "--write-path w --write-copy --png-level 9 --random-weights --mask-size model --scores logit "
+        "--threshold 0.25 --image-format webp --image-quality 80 --encode gpu --image-range -1:1 "
+        "--picture-size model --mask-palette none --print-config --list");
+    std::vector<std::string> words(std::istream_iterator<std::string>(flags), {});
+    words.insert(words.end(), {"--run-dir", "runs/a b", "--weights", weights, "--sink", "host=/run/p dbname=d"});
+    const RunConfig config = parse(words);
     RunConfig expected;
     expected.run_dir = std::filesystem::current_path() / "runs/a b";
     expected.run_id = "r-1.x_Y";
