@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/dead_letters/filled_slab.hpp"
 
 namespace offramp {
@@ -122,13 +123,9 @@ TEST_F(Payload, RefusesMissingOrBrokenMetadataByName) {
 }
 
 TEST_F(Payload, ReportsAWriteFailure) {
-    try {
-        write_payload("/dev/full/batch.safetensors", slab_.contents());
-        FAIL() << "a device is not a folder";
-    } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
-        EXPECT_THAT(problem.what(), HasSubstr("/dev/full/batch.safetensors"));
-    }
+    EXPECT_THAT(test::error_of<SystemError>([&] { write_payload("/dev/full/batch.safetensors", slab_.contents()); },
+                                            ErrorKind::CannotWrite),
+                HasSubstr("/dev/full/batch.safetensors"));
     std::filesystem::create_directory(path_);
     EXPECT_THROW(write_payload(path_, slab_.contents()), SystemError);
     EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));

@@ -9,6 +9,7 @@
 #include "common/app/images/picture_parts.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/app/images/whole_formats.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/more_files.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
@@ -36,12 +37,7 @@ struct FirstPictures : ::testing::Test {
         return rgb;
     }
     std::string reason(const std::string& file) {
-        try {
-            read(file);
-        } catch (const UnreadableItem& refused) {
-            return refused.what();
-        }
-        return "it was read";
+        return test::error_of<UnreadableItem>([&] { read(file); });
     }
 
     TempFolder folder;

@@ -6,6 +6,7 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -36,13 +37,7 @@ struct Jsonl : ::testing::Test {
     std::string reason(const std::string& line) { return reason(list(line + "\n"), 0); }
 
     std::string refusal(const std::string& input, ErrorKind code) {
-        try {
-            const JsonlPictures pictures(input);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), code);
-            return error.what();
-        }
-        return "it was listed";
+        return test::error_of<ConfigError>([&] { const JsonlPictures pictures(input); }, code);
     }
 
     TempFolder folder;

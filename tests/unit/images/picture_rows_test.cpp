@@ -9,6 +9,7 @@
 
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/unreadable_item.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -20,14 +21,11 @@ using ::testing::HasSubstr;
 constexpr ImageSize kRowsSize{83, 61};
 
 std::string reason_of_rows(const std::string& path) {
-    try {
+    return test::error_of<UnreadableItem>([&] {
         auto rows = open_picture_rows(path);
         Rgb row(std::size_t{rows->size().width} * 3);
         for (std::uint32_t y = 0; y < rows->size().height; ++y) rows->read(1, row.data());
-    } catch (const UnreadableItem& unreadable) {
-        return unreadable.what();
-    }
-    return "it was read";
+    });
 }
 
 struct PictureRowsTest : ::testing::Test {

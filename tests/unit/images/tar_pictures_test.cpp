@@ -11,6 +11,7 @@
 #include "common/app/images/tar_index.hpp"
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 #include "tests/unit/images/tar_files.hpp"
 
@@ -134,13 +135,7 @@ struct Shards : ::testing::Test {
         return pixels;
     }
     std::string refusal(const std::string& input, ErrorKind code = ErrorKind::NoInput) {
-        try {
-            const TarPictures pictures(input);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), code);
-            return error.what();
-        }
-        return "it was listed";
+        return test::error_of<ConfigError>([&] { const TarPictures pictures(input); }, code);
     }
 
     TempFolder folder;

@@ -15,6 +15,8 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -23,13 +25,6 @@ using testing::HasSubstr;
 
 class ComputeTurnTest : public testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern = testing::TempDir() + "offramp-turn-XXXXXX";
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
-
     std::string path() const { return folder_ + "/turn"; }
     // True if no process holds it.
     bool is_free() const {
@@ -37,7 +32,8 @@ class ComputeTurnTest : public testing::Test {
         return ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
     }
 
-    std::string folder_;
+    test::ScratchFolder scratch_;
+    std::string folder_ = scratch_.path();
 };
 
 bool always() { return true; }
@@ -136,13 +132,8 @@ TEST_F(ComputeTurnTest, DoesNotWaitWithoutAFile) {
 }
 
 TEST_F(ComputeTurnTest, ReportsAnUnlockableFileImmediately) {
-    try {
-        ComputeTurn none(folder_ + "/not there/turn");
-        FAIL() << "it was made";
-    } catch (const SystemError& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr("opening the file of --turn, " + folder_ + "/not there/turn"));
-        EXPECT_EQ(problem.kind(), ErrorKind::System);
-    }
+    EXPECT_THAT(test::error_of<SystemError>([&] { ComputeTurn none(folder_ + "/not there/turn"); }, ErrorKind::System),
+                HasSubstr("opening the file of --turn, " + folder_ + "/not there/turn"));
     EXPECT_THROW(ComputeTurn{folder_}.take(always), SystemError) << "a folder cannot be locked as the turn";
 }
 

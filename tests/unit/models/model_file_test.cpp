@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,19 +10,14 @@
 
 #include "common/base/error.hpp"
 #include "common/safetensors/safetensors_file.hpp"
+#include "tests/support/error_of.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
 
 class ModelFile : public testing::Test {
   protected:
-    void SetUp() override {
-        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
-    }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
-
     // A file with one tensor of four zeros.
     std::string write(const std::string& name, const std::string& tensor,
                       const std::map<std::string, std::string>& metadata = {}) {
@@ -34,16 +28,11 @@ class ModelFile : public testing::Test {
     }
 
     std::string error_of(const std::string& model, const std::string& weights, ErrorKind code) {
-        try {
-            (void)choose_model(model, weights, folder_);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), code);
-            return error.what();
-        }
-        return "no error";
+        return test::error_of<ConfigError>([&] { (void)choose_model(model, weights, folder_); }, code);
     }
 
-    std::string folder_;
+    test::ScratchFolder scratch_;
+    std::string folder_ = scratch_.path();
 };
 
 TEST_F(ModelFile, ANamedModelKeepsTheGivenWeights) {

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -74,25 +75,18 @@ TEST(ModelLibrary, ListsItsModels) {
 
 TEST(ModelLibrary, ListsKnownModelsForAnUnknownOne) {
     const std::string built_in[] = {"copy"};
-    try {
-        (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND).make({.name = "resnet"}, built_in);
-        FAIL() << "an unknown model was made";
-    } catch (const ConfigError& error) {
-        EXPECT_STREQ(error.what(), "unknown model 'resnet'. Known models: also-faulty, copy, faulty");
-        EXPECT_EQ(error.kind(), ErrorKind::Usage);
-    }
+    EXPECT_EQ(
+        test::error_of<ConfigError>(
+            [&] { (void)ModelLibrary::open(OFFRAMP_FAKE_SOUND).make({.name = "resnet"}, built_in); }, ErrorKind::Usage),
+        "unknown model 'resnet'. Known models: also-faulty, copy, faulty");
 }
 
 // The module has its own copy of the type information, yet a handler here must recognise the types.
 TEST(ModelLibrary, ExceptionsKeepTheirTypeAcrossTheBoundary) {
     const ModelLibrary library = ModelLibrary::open(OFFRAMP_FAKE_SOUND);
-    try {
-        (void)library.make({.name = "faulty", .seed = 1});
-        FAIL() << "nothing was thrown";
-    } catch (const ConfigError& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::BadInput);
-        EXPECT_STREQ(error.what(), "weights of the faulty model. the fix");
-    }
+    EXPECT_EQ(
+        test::error_of<ConfigError>([&] { (void)library.make({.name = "faulty", .seed = 1}); }, ErrorKind::BadInput),
+        "weights of the faulty model. the fix");
     try {
         (void)library.make({.name = "faulty", .seed = 2});
         FAIL() << "nothing was thrown";

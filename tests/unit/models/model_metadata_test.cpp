@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/run/defaults.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -216,8 +217,8 @@ TEST(ModelMetadata, NameABadInputItsLineAndTheAcceptedValues) {
 }
 
 TEST(ModelMetadata, AreReadFromAFileBesideTheModel) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "offramp-test-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    const test::ScratchFolder folder;
+    const std::string& pattern = folder.path();
     EXPECT_EQ(read_model_metadata(pattern + "/net.pt2").file, pattern + "/net.toml");
     std::ofstream(pattern + "/net.toml") << "batch = 3\n";
     const ModelMetadata metadata = read_model_metadata(pattern + "/net.pt2");
@@ -231,7 +232,6 @@ TEST(ModelMetadata, AreReadFromAFileBesideTheModel) {
     std::filesystem::remove(pattern + "/net.toml");
     EXPECT_THROW((void)read_model_metadata(pattern + "/snapshot/net.pt2"), SystemError)
         << "a dangling link is an error";
-    std::filesystem::remove_all(pattern);
 }
 
 TEST(ModelMetadata, FillUnsetFlags) {

@@ -13,6 +13,7 @@
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
 #include "common/json/json_text.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -29,13 +30,7 @@ struct JsonlTextsTest : ::testing::Test {
     }
 
     std::string refusal(const std::string& bytes, ErrorKind kind = ErrorKind::BadInput) {
-        try {
-            made(bytes);
-        } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.kind(), kind) << refused.what();
-            return refused.what();
-        }
-        return "it was taken";
+        return test::error_of<ConfigError>([&] { made(bytes); }, kind);
     }
 
     TempFolder folder;

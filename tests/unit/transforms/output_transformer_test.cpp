@@ -9,6 +9,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/device/cpu_stream.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -40,13 +41,7 @@ class OutputTransformerTest : public testing::Test {
 
     std::string refusal(const std::vector<TensorSpec>& outputs, std::uint32_t upsample_factor,
                         const TransformSettings& settings) {
-        try {
-            make(outputs, upsample_factor, settings);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::Usage);
-            return error.what();
-        }
-        return "no error";
+        return test::error_of<ConfigError>([&] { make(outputs, upsample_factor, settings); }, ErrorKind::Usage);
     }
 
     std::vector<RowOutliers> outliers_;

@@ -11,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "common/numerics/float16_bits.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -63,13 +64,7 @@ class ScoreReviewTest : public testing::Test {
     }
 
     std::string refusal(float score) {
-        try {
-            passes(score);
-        } catch (const ConfigError& error) {
-            EXPECT_EQ(error.kind(), ErrorKind::Usage);
-            return error.what();
-        }
-        return "no error";
+        return test::error_of<ConfigError>([&] { passes(score); }, ErrorKind::Usage);
     }
 
     SlabLayout layout_;
