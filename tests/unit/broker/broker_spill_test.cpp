@@ -9,6 +9,7 @@
 
 #include "common/base/error.hpp"
 #include "common/wire/slab_header.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {
@@ -201,15 +202,13 @@ TEST_F(BrokerSpill, AMissingFileEndsTheRun) {
     JoinedConsumer consumer(f, 11);
     consumer.receive();
     ASSERT_EQ(consumer.tickets.size(), 1U);
-    try {
-        consumer.release(consumer.tickets[0]);
-        f.broker->step();
-        wait_for_the_disk(2);
-        f.broker->step();
-        FAIL() << "no error";
-    } catch (const Error& problem) {
-        EXPECT_THAT(problem.what(), HasSubstr("a spilled slab is lost: reading " + folder_ + "/slab-0-1.spill back"));
-    }
+    EXPECT_THAT(test::error_of([&] {
+                    consumer.release(consumer.tickets[0]);
+                    f.broker->step();
+                    wait_for_the_disk(2);
+                    f.broker->step();
+                }),
+                HasSubstr("a spilled slab is lost: reading " + folder_ + "/slab-0-1.spill back"));
 }
 
 TEST_F(BrokerSpill, AnAbortKeepsSpilledSlabsInTheRecords) {

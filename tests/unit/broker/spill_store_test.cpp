@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -74,13 +75,9 @@ TEST_F(SpillStoreTest, IgnoresATruncatedFile) {
 
 TEST_F(SpillStoreTest, ReportsAtTheStartThatItsFolderCannotBeMade) {
     std::ofstream(folder_ + "/file") << "x";
-    try {
-        const SpillStore other(folder_ + "/file/spill", [] {});
-        FAIL() << "no error";
-    } catch (const SystemError& problem) {
-        EXPECT_EQ(problem.kind(), ErrorKind::CannotWrite);
-        EXPECT_THAT(problem.what(), HasSubstr(folder_ + "/file/spill"));
-    }
+    EXPECT_THAT(test::error_of<SystemError>([&] { const SpillStore other(folder_ + "/file/spill", [] {}); },
+                                            ErrorKind::CannotWrite),
+                HasSubstr(folder_ + "/file/spill"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "producer/egress/run_directory_lock.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,7 @@
 
 #include "common/base/error.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -31,12 +33,8 @@ TEST_F(RunDirectoryTest, RefusesAFolderOfTheUserAndKeepsIt) {
     std::filesystem::create_directories(in("users/live/spill"));
     for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/live/endpoint"}) put(name);
     ::chmod(in("users").c_str(), 01777);
-    try {
-        const RunDirectory refused(in("users"), false, RunStart::Begun);
-        FAIL();
-    } catch (const ConfigError& problem) {
-        EXPECT_NE(std::string(problem.what()).find("is not a run's directory"), std::string::npos) << problem.what();
-    }
+    EXPECT_THAT(test::error_of<ConfigError>([&] { const RunDirectory refused(in("users"), false, RunStart::Begun); }),
+                testing::HasSubstr("is not a run's directory"));
     for (const char* name : {"users/status.json", "users/dropped.jsonl", "users/live/endpoint", "users/live/spill"})
         EXPECT_TRUE(std::filesystem::exists(in(name))) << name;
     EXPECT_FALSE(std::filesystem::exists(in("users/live/producer.lock")));

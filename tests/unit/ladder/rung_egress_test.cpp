@@ -4,6 +4,7 @@
 
 #include "common/app/settings/declared_setting.hpp"
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 
 namespace offramp {
 namespace {
@@ -64,13 +65,10 @@ TEST(RungEgress, OnlyTheOwnStreamMayDoMoreThanWaitWhenFull) {
     for (const char* rung : {"sequential", "workers", "pool", "async", "compute-alone"}) {
         RunConfig config = with_rung(rung);
         config.when_full = "spill";
-        try {
-            RungEgress::chosen_by(config);
-            ADD_FAILURE() << "taken: " << rung;
-        } catch (const ConfigError& refused) {
-            EXPECT_THAT(refused.what(), testing::AllOf(testing::HasSubstr("--when-full 'spill' does not go with"),
-                                                       testing::HasSubstr("Choose --strategy streams")));
-        }
+        EXPECT_THAT(test::error_of<ConfigError>([&] { RungEgress::chosen_by(config); }),
+                    testing::AllOf(testing::HasSubstr("--when-full 'spill' does not go with"),
+                                   testing::HasSubstr("Choose --strategy streams")))
+            << rung;
     }
     RunConfig config;
     config.when_full = "spill";

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/scratch_folder.hpp"
+
 namespace offramp {
 namespace {
 
@@ -13,13 +15,6 @@ namespace fs = std::filesystem;
 // A made-up cgroup file system in a temporary folder.
 class CgroupMemoryRoom : public ::testing::Test {
   protected:
-    void SetUp() override {
-        std::string form = (fs::temp_directory_path() / "offramp-cgroup-XXXXXX").string();
-        ASSERT_NE(::mkdtemp(form.data()), nullptr);
-        root_ = form;
-    }
-    void TearDown() override { fs::remove_all(root_); }
-
     void write(const std::string& path, const std::string& text) {
         fs::create_directories((root_ / path).parent_path());
         std::ofstream(root_ / path) << text;
@@ -28,7 +23,8 @@ class CgroupMemoryRoom : public ::testing::Test {
         return cgroup_memory_room((root_ / "mount").string(), (root_ / "membership").string());
     }
 
-    fs::path root_;
+    test::ScratchFolder folder_;
+    fs::path root_ = folder_.path();
 };
 
 TEST_F(CgroupMemoryRoom, IsUnknownWithoutALimit) {
