@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/scratch_folder.hpp"
+
 namespace offramp::test {
 
 // A folder for a run, and an egress of two small tensors on the CPU.
@@ -18,9 +20,6 @@ class AbiWorld : public ::testing::Test {
     static constexpr std::uint32_t kRows = 4;
 
     void SetUp() override {
-        std::string pattern = std::filesystem::temp_directory_path() / "offramp-abi-XXXXXX";
-        ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-        folder_ = pattern;
         run_dir_ = folder_ + "/run";
         tensors_ = {tensor("scores", scores_shape_), tensor("ids", ids_shape_)};
         tensors_[1].dtype = {1, 8, 1};
@@ -31,7 +30,6 @@ class AbiWorld : public ::testing::Test {
         options_.device = "cpu";
         options_.name = "made up";
     }
-    void TearDown() override { std::filesystem::remove_all(folder_); }
 
     static offramp_tensor tensor(const char* name, const std::vector<std::int64_t>& shape) {
         return {.size = sizeof(offramp_tensor),
@@ -53,7 +51,8 @@ class AbiWorld : public ::testing::Test {
         return made;
     }
 
-    std::string folder_, run_dir_;
+    test::ScratchFolder scratch_;
+    std::string folder_ = scratch_.path(), run_dir_;
     const std::vector<std::int64_t> scores_shape_{kRows, 3}, ids_shape_{kRows, 2};
     std::vector<offramp_tensor> tensors_;
     offramp_egress_options options_{};

@@ -9,6 +9,7 @@
 
 #include "producer/device/cuda_device.hpp"
 #include "producer/device/host_memory.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 namespace offramp {
 namespace {
@@ -16,25 +17,15 @@ namespace {
 // A folder like /sys/bus/pci/devices with one device in it.
 class PciDevices {
   public:
-    PciDevices() {
-        std::string pattern = (std::filesystem::temp_directory_path() / "offramp-pci-XXXXXX").string();
-        if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp " + pattern);
-        root_ = pattern;
-        std::filesystem::create_directory(device());
-    }
-    ~PciDevices() {
-        std::error_code ignored;
-        std::filesystem::remove_all(root_, ignored);
-    }
-    PciDevices(const PciDevices&) = delete;
-    PciDevices& operator=(const PciDevices&) = delete;
+    PciDevices() { std::filesystem::create_directory(device()); }
 
     const std::filesystem::path& root() const { return root_; }
     void write(const std::string& file, const std::string& text) { std::ofstream(device() / file) << text << '\n'; }
 
   private:
     std::filesystem::path device() const { return root_ / "0000:1b:00.0"; }
-    std::filesystem::path root_;
+    test::ScratchFolder folder_;
+    std::filesystem::path root_ = folder_.path();
 };
 
 TEST(PciLink, ReadsGenerationWidthAndNumaNode) {

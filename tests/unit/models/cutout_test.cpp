@@ -1,5 +1,7 @@
 #include "tests/unit/models/model_fixture.hpp"
 
+#include "tests/support/error_of.hpp"
+
 namespace offramp {
 namespace {
 
@@ -79,14 +81,10 @@ TEST(Cutout, TakesTheSmallestImage) {
 
 TEST(Cutout, RefusesOtherImageSizesAndNamesTheNextMultiple) {
     for (const std::uint32_t size : {31U, 250U}) {
-        try {
-            (void)open_models().make({.name = "cutout", .image_size = size});
-            FAIL() << "made";
-        } catch (const ConfigError& error) {
-            EXPECT_THAT(error.what(),
-                        testing::AllOf(testing::HasSubstr("image size " + std::to_string(size)),
-                                       testing::HasSubstr(size == 31 ? "--image-size 32" : "--image-size 256")));
-        }
+        EXPECT_THAT(
+            test::error_of<ConfigError>([&] { (void)open_models().make({.name = "cutout", .image_size = size}); }),
+            testing::AllOf(testing::HasSubstr("image size " + std::to_string(size)),
+                           testing::HasSubstr(size == 31 ? "--image-size 32" : "--image-size 256")));
     }
 }
 

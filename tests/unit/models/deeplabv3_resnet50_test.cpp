@@ -1,5 +1,7 @@
 #include "tests/unit/models/model_fixture.hpp"
 
+#include "tests/support/error_of.hpp"
+
 namespace offramp {
 namespace {
 
@@ -134,13 +136,8 @@ class DeepLabV3BadOption : public testing::TestWithParam<BadOption> {};
 TEST_P(DeepLabV3BadOption, IsRefusedWithTheValue) {
     ModelOptions options = small_options();
     GetParam().spoil(options);
-    try {
-        (void)open_models().make(options);
-        FAIL() << "made";
-    } catch (const Error& error) {
-        EXPECT_THAT(error.what(), testing::HasSubstr(GetParam().complaint));
-        EXPECT_EQ(error.kind(), GetParam().kind);
-    }
+    EXPECT_THAT(test::error_of([&] { (void)open_models().make(options); }, GetParam().kind),
+                testing::HasSubstr(GetParam().complaint));
 }
 
 constexpr BadOption kBadOptions[] = {

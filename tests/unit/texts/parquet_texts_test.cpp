@@ -16,6 +16,7 @@
 
 #include "common/app/images/unreadable_item.hpp"
 #include "common/base/error.hpp"
+#include "tests/support/error_of.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
 namespace offramp {
@@ -56,13 +57,7 @@ struct ParquetTextsTest : ::testing::Test {
     }
 
     std::string refusal() {
-        try {
-            const ParquetTexts texts(config);
-        } catch (const ConfigError& refused) {
-            EXPECT_EQ(refused.kind(), ErrorKind::BadInput) << refused.what();
-            return refused.what();
-        }
-        return "it was taken";
+        return test::error_of<ConfigError>([&] { const ParquetTexts texts(config); }, ErrorKind::BadInput);
     }
 
     TempFolder folder;
