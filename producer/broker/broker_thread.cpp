@@ -65,8 +65,8 @@ void BrokerThread::run(const std::function<Parts()>& make) {
         if (started_ == 1) {
             keep(parts.broker->report());
             spdlog::error("the broker stopped: {}", problem.what());
+            if (listener_.on_failure) listener_.on_failure();  // before submit() returns because of the stop
             exchange_.stop();
-            if (listener_.on_failure) listener_.on_failure();
         } else {
             started_ = 2;
             started_.notify_all();

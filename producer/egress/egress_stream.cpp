@@ -99,8 +99,8 @@ void EgressStream::copy_batches() {
         }
         if (!stopped_) send_off();
     } catch (...) {
+        completion_.fail(std::current_exception());  // before submit() returns because of the stop
         stop();
-        completion_.fail(std::current_exception());
     }
     submitted_.close();  // wakes submit(): nothing is popped any more
     while (const auto batch = submitted_.try_pop()) release(*batch);

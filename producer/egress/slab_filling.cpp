@@ -188,7 +188,8 @@ void SlabCompletion::publish_completed() {
             exchange_->publish((*filling)->take_loan(), published);
             failpoint("egress.published");
         }
-        exchange_->finish();
+        // After a failure the run is not over: consumers must stay for a possible successor.
+        if (!failed()) exchange_->finish();
     } catch (...) {
         fail(std::current_exception());
         in_flight_.abandon();  // each filling waits for its copies before it frees its slab
@@ -202,6 +203,11 @@ void SlabCompletion::fail(std::exception_ptr failure) {
     }
     exchange_->stop();
     on_failure_();
+}
+
+bool SlabCompletion::failed() {
+    const std::lock_guard lock(failure_mutex_);
+    return failure_ != nullptr;
 }
 
 void SlabCompletion::rethrow_failure() {

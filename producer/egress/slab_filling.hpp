@@ -113,6 +113,7 @@ class SlabCompletion {
 
   private:
     void publish_completed();
+    bool failed();
 
     Device& device_;
     std::shared_ptr<SlabExchange> exchange_;

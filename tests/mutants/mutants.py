@@ -41,6 +41,7 @@ LEDGER, LOG, SESSION = (
     "consumer/session/consumer_session.cpp",
     "consumer/session/consumer_session.cpp",
 )
+FILLING = "producer/egress/slab_filling.cpp"
 MUTANTS = (
     Mutant(
         "no generation check",
@@ -267,6 +268,20 @@ MUTANTS = (
         "if (static_cast<std::size_t>(of_this_process) < kMostOfOneProcess && pids_.size() < most_) {",
         "if (of_this_process >= 0) {",
         ("transport_test",),
+    ),
+    Mutant(
+        "a failed copy ends the run",
+        FILLING,
+        "        if (!failed()) exchange_->finish();\n",
+        "        exchange_->finish();\n",
+        ("egress_test",),
+    ),
+    Mutant(
+        "a failed copy stops the run before its error is known",
+        "producer/egress/egress_stream.cpp",
+        "        completion_.fail(std::current_exception());",
+        "        stop();\n        completion_.fail(std::current_exception());",
+        ("egress_test",),
     ),
     Mutant(
         "a stream begins where ISA-L begins it",

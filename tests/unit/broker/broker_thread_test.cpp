@@ -154,7 +154,10 @@ TEST(BrokerThread, AFailureOfTheStandInEndsIt) {
     watched.fails_others = true;
     std::atomic<bool> has_failed{false};
     BrokerThread thread([&] { return parts_of(f, watched); }, *f.exchange,
-                        {.on_end = {}, .on_failure = [&has_failed] { has_failed = true; }});
+                        {.on_end = {}, .on_failure = [&] {
+                             EXPECT_FALSE(f.exchange->stopped()) << "a thread that it wakes must find the failure";
+                             has_failed = true;
+                         }});
     LiveConsumer consumer(f.hub.consumer_port({11, 1000, 1000}));
     // Single slabs, until this thread has delivered one.
     const auto end = std::chrono::steady_clock::now() + 60s;

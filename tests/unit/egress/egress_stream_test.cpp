@@ -44,7 +44,7 @@ class EgressStreamTest : public testing::Test {
                                                                  .max_delay = max_delay,
                                                                  .when_none = when_none_,
                                                                  .on_dropped = on_dropped_},
-                                           [] {});
+                                           [this] { on_failure_(); });
     }
 
     // Batch `number`, whose bytes all equal its number; `rows`: fewer in a last batch.
@@ -112,6 +112,7 @@ class EgressStreamTest : public testing::Test {
     ScoreReview* review_ = nullptr;
     SlabExchange::WhenNone when_none_ = SlabExchange::WhenNone::Wait;
     std::function<void(std::uint64_t, std::span<const RowInfo>)> on_dropped_;
+    std::function<void()> on_failure_ = [] {};
     std::unique_ptr<EgressStream> egress_;
 };
 
@@ -417,6 +418,36 @@ TEST_F(EgressStreamTest, DropsABatchWithoutASlabAndReportsIt) {
     egress_->finish();
     EXPECT_EQ(egress_->stats().samples_dropped, kBatch);
     EXPECT_EQ(egress_->stats().samples_unpublished(), kBatch);
+}
+
+// submit() must find the failure, and consumers stay for a successor.
+TEST_F(EgressStreamTest, AFailureIsKnownInTimeAndDoesNotEndTheRun) {
+    std::atomic<bool> drops{false}, is_full{false}, has_failed{false}, was_open{false};
+    when_none_ = SlabExchange::WhenNone::Return;
+    on_dropped_ = [&](std::uint64_t, std::span<const RowInfo>) {
+        drops = true;
+        is_full.wait(false);
+        throw Error(ErrorKind::System, "made up");
+    };
+    on_failure_ = [&] {
+        was_open = !egress_->wait_for_room({});
+        has_failed = true;
+        has_failed.notify_one();
+    };
+    start(kBatch, 1, {});
+    for (std::uint64_t batch = 0; batch < kSlabs; ++batch) submit(batch);
+    for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
+    submit(kSlabs);
+    while (!drops) exchange_->note_shortage();  // the broker's answer
+    for (std::uint64_t batch = kSlabs + 1; !is_full; ++batch) {
+        submit(batch);
+        is_full = !egress_->wait_for_room({});
+    }
+    is_full.notify_one();
+    has_failed.wait(false);
+    EXPECT_THROW(egress_->finish(), Error);
+    EXPECT_TRUE(was_open);
+    EXPECT_FALSE(exchange_->take().finished);
 }
 
 }  // namespace
