@@ -55,9 +55,14 @@ void CudaStream::record(Event& event) { CudaEvent::of(event).record_on(stream_);
 
 void CudaStream::wait_for(Event& event) { give_wait(stream_, CudaEvent::of(event)); }
 
+// Callers free what the stream's work uses, so a failed event must not end the wait. Threads may share the event: a
+// later record includes earlier work.
 void CudaStream::synchronize() {
-    idle_.record_on(stream_);
-    idle_.wait();
+    const driver::EventHandle idle = idle_.handle();
+    if (driver::api().event_record(idle, stream_) == driver::kSuccess &&
+        driver::api().event_synchronize(idle) == driver::kSuccess)
+        return;
+    check(driver::api().stream_synchronize(stream_), "cuStreamSynchronize");
 }
 
 void give_copy_to_host(driver::StreamHandle stream, std::byte* to, const void* from, std::size_t bytes) {
