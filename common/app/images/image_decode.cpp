@@ -133,7 +133,7 @@ BesideColours ImageDecoder::beside_colours(const Stored& stored) const {
     return beside;
 }
 
-ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
+ImageSize ImageDecoder::size_of_file(const PicturePlace& place, TiffPart tiff) {
     constexpr std::uint32_t kAny = std::numeric_limits<std::uint32_t>::max();
     constexpr std::uint64_t kFront = std::uint64_t{256} << 10;
     read(place, kFront);
@@ -141,7 +141,7 @@ ImageSize ImageDecoder::size_of_file(const PicturePlace& place) {
     // A WebP stores its orientation after the pixels.
     const ImageFormat format = image_format(file_);
     if (format == ImageFormat::Tiff) {  // its header may be anywhere
-        const TiffPicture picture(picture_bytes(place));
+        const TiffPicture picture(picture_bytes(place), kMaxImagePixels, tiff);
         return upright_size(picture.size(), picture.orientation());
     }
     if (format == ImageFormat::Png)

@@ -43,7 +43,8 @@ class ImageDecoder {
                                   BesideColours* beside = nullptr);
 
     // Returns only the upright size, from the bytes before the pixels. Pixels are not decoded, and usually not read.
-    ImageSize size_of_file(const PicturePlace& place);
+    // With `tiff` Size, also of a TIFF whose colours are not read.
+    ImageSize size_of_file(const PicturePlace& place, TiffPart tiff = TiffPart::Colours);
 
   private:
     // Frees the memory of an unusually large image, also after an error.

@@ -159,17 +159,17 @@ class RowsOfTiff final : public PictureRows {
     RowsOfTiff(TiffPicture picture, std::uint64_t most_held)
         : PictureRows(picture.size()), picture_(std::move(picture)), most_held_(most_held) {}
 
-    void read(std::uint32_t rows, std::uint8_t* rgb) override {
+    void read(std::uint32_t rows, std::uint8_t* pixels) override {
         expect(rows <= size().height - next_, "no more rows are read than there are");
         if (!picture_.in_tiles()) {
-            picture_.read({.left = 0, .top = next_, .size = {size().width, rows}}, rgb);
+            picture_.read({.left = 0, .top = next_, .size = {size().width, rows}}, pixels);
             next_ += rows;
             return;
         }
-        const std::size_t row_bytes = std::size_t{size().width} * 3;
-        for (; rows > 0; --rows, ++next_, rgb += row_bytes) {
+        const std::size_t row_bytes = size().width * picture_.pixel_bytes();
+        for (; rows > 0; --rows, ++next_, pixels += row_bytes) {
             if (next_ < held_from_ || next_ - held_from_ >= held_rows_) hold();
-            std::memcpy(rgb, held_.data() + (next_ - held_from_) * row_bytes, row_bytes);
+            std::memcpy(pixels, held_.data() + (next_ - held_from_) * row_bytes, row_bytes);
         }
     }
 
@@ -182,11 +182,12 @@ class RowsOfTiff final : public PictureRows {
     // Decodes the next row and those after it in the same row of tiles, up to the memory limit.
     void hold() {
         const std::uint32_t height = picture_.tile().height;
-        const std::uint64_t may = std::max<std::uint64_t>(most_held_ / (std::uint64_t{size().width} * 3), 1);
+        const std::uint64_t row_bytes = size().width * picture_.pixel_bytes();
+        const std::uint64_t may = std::max<std::uint64_t>(most_held_ / row_bytes, 1);
         const std::uint32_t are = std::min(height - next_ % height, size().height - next_);
         const ImageSize part{size().width, static_cast<std::uint32_t>(std::min<std::uint64_t>(may, are))};
         held_rows_ = 0;
-        held_.resize(part.rgb_bytes());
+        held_.resize(part.height * row_bytes);
         picture_.read({.left = 0, .top = next_, .size = part}, held_.data());
         held_from_ = next_;
         held_rows_ = part.height;
@@ -204,22 +205,36 @@ class RegionsOfTiff final : public PictureRegions {
     explicit RegionsOfTiff(TiffPicture picture)
         : PictureRegions(upright_size(picture.size(), picture.orientation())), picture_(std::move(picture)) {}
 
-    void read(const PictureRect& part, std::uint8_t* rgb) override {
+    void read(const PictureRect& part, std::uint8_t* pixels) override {
         const Orientation orientation = picture_.orientation();
         if (orientation == Orientation::Upright) {
-            picture_.read(part, rgb);
+            picture_.read(part, pixels);
             return;
         }
         const PictureRect stored = stored_part(part, picture_.size(), orientation);
         pixels_.resize(stored.size.rgb_bytes());
         picture_.read(stored, pixels_.data());
-        bring_upright(pixels_.data(), stored.size, orientation, rgb);
+        bring_upright(pixels_.data(), stored.size, orientation, pixels);
     }
 
   private:
     TiffPicture picture_;
     std::vector<std::uint8_t> pixels_;
 };
+
+TiffPicture open_tiff(PictureBytes bytes, PixelForm form) {
+    TiffPicture picture(std::move(bytes), kMostTiledPixels, form.channels == 0 ? TiffPart::Colours : TiffPart::Numbers);
+    if (form.channels != 0 && picture.channels() != form.channels)
+        throw UnreadableItem("TIFF with " + std::to_string(picture.channels()) + " bands, and the model takes " +
+                             std::to_string(form.channels));
+    return picture;
+}
+
+void require_tiff(ImageFormat format, PixelForm form) {
+    if (form.channels == 0 || format == ImageFormat::Tiff || format == ImageFormat::Unknown) return;
+    throw UnreadableItem("a " + std::string(to_string(format)) + " image; a model that takes " +
+                         std::to_string(form.channels) + " bands (input-shape) reads TIFF files only");
+}
 
 }  // namespace
 
@@ -228,10 +243,11 @@ void PictureRows::pass_over(std::uint32_t rows) {
     for (; rows > 0; --rows) read(1, row.data());
 }
 
-std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
+std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place, PixelForm form) {
     FileWindow file(place);
     std::vector<std::byte> front = file.front(kFront);
     const ImageFormat format = image_format(front);
+    require_tiff(format, form);
     if (format == ImageFormat::Png) {
         const ImageSize size = read_png_size(front, kMostTiledPixels);
         const auto orientation = or_unreadable([&] { return png_orientation(picture_bytes(place)); });
@@ -256,7 +272,7 @@ std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place) {
     if (format == ImageFormat::Gif)
         return held_whole(place, read_gif_size(file.front(kLongFront), kMostTiledPixels), "a GIF");
     if (format == ImageFormat::Tiff) {
-        TiffPicture picture(picture_bytes(place), kMostTiledPixels);
+        TiffPicture picture = open_tiff(picture_bytes(place), form);
         if (picture.orientation() == Orientation::Upright) return rows_of_tiff(std::move(picture));
         return held_whole(place, upright_size(picture.size(), picture.orientation()), "a rotated or mirrored TIFF");
     }
@@ -278,12 +294,12 @@ std::unique_ptr<PictureRows> rows_of_tiff(TiffPicture picture, std::uint64_t mos
     return std::make_unique<RowsOfTiff>(std::move(picture), most_held);
 }
 
-std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place) {
+std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place, PixelForm form) {
     PictureBytes bytes = picture_bytes(place);
     std::vector<std::byte> front(kMagicBytes);
     front.resize(or_unreadable([&] { return bytes.read_at(0, front); }));
     if (image_format(front) != ImageFormat::Tiff) return nullptr;
-    TiffPicture picture(std::move(bytes), kMostTiledPixels);
+    TiffPicture picture = open_tiff(std::move(bytes), form);
     if (!picture.in_tiles()) return nullptr;
     return std::make_unique<RegionsOfTiff>(std::move(picture));
 }

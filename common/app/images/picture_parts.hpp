@@ -9,6 +9,15 @@
 
 namespace offramp {
 
+// The pixels to decode. Null channels: 8-bit RGB. Otherwise TIFF files of that many channels, as numbers in float32, a
+// pixel's channels together; all other pictures are unreadable.
+struct PixelForm {
+    std::uint32_t channels = 0;
+
+    std::size_t pixel_bytes() const { return channels == 0 ? 3 : channels * sizeof(float); }
+    bool operator==(const PixelForm&) const = default;
+};
+
 // Decodes a picture row by row from its top, upright, to 8-bit RGB: the same pixels as ImageDecoder. PNG, JPEG and TIFF
 // are decoded on demand, at any size. Other pictures are held in memory as a whole, and so have at most
 // kMaxImagePixels: interlaced PNG, JPEG with several scans (progressive), WebP, BMP, GIF, and pictures that must be
@@ -18,7 +27,7 @@ class PictureRows {
   public:
     virtual ~PictureRows() = default;
     // Decodes the next `rows` rows of size().width pixels each.
-    virtual void read(std::uint32_t rows, std::uint8_t* rgb) = 0;
+    virtual void read(std::uint32_t rows, std::uint8_t* pixels) = 0;
     // Skips the next `rows` rows.
     virtual void pass_over(std::uint32_t rows);
     ImageSize size() const { return size_; }
@@ -32,7 +41,7 @@ class PictureRows {
 
 // Errors: UnreadableItem: an unsupported picture, more than kMostTiledPixels, or more than kMaxImagePixels if the
 // picture must be held as a whole.
-std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place);
+std::unique_ptr<PictureRows> open_picture_rows(const PicturePlace& place, PixelForm form = {});
 
 // Opens the rows of a JPEG file that is stored upright. Errors: those of PictureRows; more than kMaxImagePixels if the
 // decoder must hold the whole picture.
@@ -49,13 +58,13 @@ constexpr std::uint64_t kMostHeldOfTiff = std::uint64_t{256} << 20U;
 // decoded several times. Errors: those of PictureRows.
 std::unique_ptr<PictureRows> rows_of_tiff(TiffPicture picture, std::uint64_t most_held = kMostHeldOfTiff);
 
-// Decodes any part of a picture by itself, upright, to 8-bit RGB: the same pixels as ImageDecoder. Thread: one at a
-// time. Blocks: on the disk. Errors: UnreadableItem with the reason; other parts may still be read.
+// Decodes any part of a picture by itself, upright: the same pixels as PictureRows. Thread: one at a time. Blocks: on
+// the disk. Errors: UnreadableItem with the reason; other parts may still be read.
 class PictureRegions {
   public:
     virtual ~PictureRegions() = default;
-    // Decodes a part inside the picture. `rgb` must hold part.size.rgb_bytes().
-    virtual void read(const PictureRect& part, std::uint8_t* rgb) = 0;
+    // Decodes a part inside the picture. `pixels` must hold all its pixels.
+    virtual void read(const PictureRect& part, std::uint8_t* pixels) = 0;
     ImageSize size() const { return size_; }
 
   protected:
@@ -67,6 +76,6 @@ class PictureRegions {
 
 // Opens a tiled TIFF of at most kMostTiledPixels. Returns null for any other picture: read that by rows. Errors:
 // UnreadableItem.
-std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place);
+std::unique_ptr<PictureRegions> open_picture_regions(const PicturePlace& place, PixelForm form = {});
 
 }  // namespace offramp

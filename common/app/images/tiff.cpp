@@ -34,7 +34,8 @@ void check_piece(std::uint64_t line_bytes, std::uint32_t lines, std::size_t piec
 
 }  // namespace
 
-// Uses one handle per plane if strips hold one sample each: all planes are read from the top in parallel.
+// If strips hold one sample each, colours use one handle per plane: all planes are read from the top in parallel.
+// Numbers may have many planes: they are read one after the other.
 class TiffPicture::Reader {
   public:
     Reader(PictureBytes bytes, std::uint64_t most_pixels, TiffPart part) : bytes_(std::move(bytes)) {
@@ -45,13 +46,16 @@ class TiffPicture::Reader {
                  tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGELENGTH)};
         if (size_.pixels() == 0) throw UnreadableItem("damaged TIFF: it has no pixels");
         check_pixels(size_, most_pixels);
-        const TiffColors colours = read_tiff_layout(first());
-        has_alpha_ = colours.alpha.has_value();
-        lines_ = std::make_unique<TiffLines>(part == TiffPart::Alpha ? colours.of_alpha() : colours);
-        left_to_read_ = part == TiffPart::Alpha ? 0 : size_.pixels();
-        profile_ = profile_of(tiff);
         const auto turned = tiff_field<std::uint16_t>(tiff, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
         if (turned >= 1 && turned <= 8) orientation_ = static_cast<Orientation>(turned);
+        if (part == TiffPart::Size) return;
+        if (part == TiffPart::Numbers && orientation_ != Orientation::Upright)
+            throw UnreadableItem("a rotated or mirrored TIFF of bands. Write it upright, without an Orientation tag");
+        const TiffColors colours = read_tiff_layout(first(), part);
+        has_alpha_ = colours.alpha.has_value();
+        lines_ = std::make_unique<TiffLines>(part == TiffPart::Alpha ? colours.of_alpha() : colours);
+        left_to_read_ = part == TiffPart::Colours ? size_.pixels() : 0;
+        profile_ = profile_of(tiff);
         in_planes_ =
             lines_->colours().samples > 1 &&
             tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
@@ -60,7 +64,7 @@ class TiffPicture::Reader {
             begin_tiles(tiff);
         else
             begin_strips(tiff);
-        for (std::size_t plane = 1; plane < seen_.size(); ++plane) {
+        for (std::size_t plane = 1; plane < seen_.size() && !is_read_by_planes(); ++plane) {
             if (tile_.width == 0) planes_.push_back({.handle = std::make_unique<TiffHandle>(bytes_, page)});
             pieces_.emplace_back(pieces_.front().size());
         }
@@ -72,17 +76,21 @@ class TiffPicture::Reader {
     ImageSize tile() const { return tile_; }
     Orientation orientation() const { return orientation_; }
     bool has_alpha() const { return has_alpha_; }
+    std::uint32_t channels() const { return lines_->colours().samples; }
+    std::size_t pixel_bytes() const { return lines_->colours().pixel_bytes(); }
     const std::vector<std::byte>& profile() const { return profile_; }
 
-    void read(const PictureRect& part, std::uint8_t* rgb) {
+    void read(const PictureRect& part, std::uint8_t* pixels) {
         expect(part.left + std::uint64_t{part.size.width} <= size_.width &&
                    part.top + std::uint64_t{part.size.height} <= size_.height,
                "a part is inside its picture");
         for (Plane& plane : planes_) plane.handle->forget();  // damage of another part
-        if (tile_.width == 0)
-            read_strips(part, rgb);
+        if (tile_.width != 0)
+            read_tiles(part, pixels);
+        else if (is_read_by_planes())
+            read_planes(part, pixels);
         else
-            read_tiles(part, rgb);
+            read_strips(part, pixels);
         look_at_numbers(part.size.pixels());
     }
 
@@ -109,6 +117,8 @@ class TiffPicture::Reader {
     }
 
     TiffHandle& first() { return *planes_.front().handle; }
+    bool is_numbers() const { return lines_->colours().kind == TiffColors::Kind::Numbers; }
+    bool is_read_by_planes() const { return is_numbers() && in_planes_ && tile_.width == 0; }
     std::uint64_t line_bytes(std::uint32_t pixels) const {
         const TiffColors& colours = lines_->colours();
         return (std::uint64_t{pixels} * (in_planes_ ? 1 : colours.samples) * colours.bits + 7) / 8;
@@ -131,7 +141,7 @@ class TiffPicture::Reader {
         pieces_.emplace_back(static_cast<std::size_t>(line));
     }
 
-    void read_tiles(const PictureRect& part, std::uint8_t* rgb) {
+    void read_tiles(const PictureRect& part, std::uint8_t* pixels) {
         const std::uint64_t right = part.left + std::uint64_t{part.size.width};
         const std::uint64_t bottom = part.top + std::uint64_t{part.size.height};
         for (std::uint64_t top = part.top - part.top % tile_.height; top < bottom; top += tile_.height)
@@ -143,7 +153,7 @@ class TiffPicture::Reader {
                 for (std::uint64_t y = std::max<std::uint64_t>(top, part.top); y < to_y; ++y)
                     put_line(line_bytes(tile_.width) * (y - top), static_cast<std::uint32_t>(from_x - left),
                              static_cast<std::uint32_t>(to_x - from_x),
-                             rgb + ((y - part.top) * part.size.width + (from_x - part.left)) * 3);
+                             pixels + ((y - part.top) * part.size.width + (from_x - part.left)) * pixel_bytes());
             }
     }
 
@@ -160,37 +170,56 @@ class TiffPicture::Reader {
         held_ = {left, top};
     }
 
-    void read_strips(const PictureRect& part, std::uint8_t* rgb) {
+    void read_strips(const PictureRect& part, std::uint8_t* pixels) {
         for (std::uint32_t y = 0; y < part.size.height; ++y) {
-            for (std::size_t plane = 0; plane < planes_.size(); ++plane) read_row(plane, part.top + y);
-            put_line(0, part.left, part.size.width, rgb + std::size_t{y} * part.size.width * 3);
+            for (std::size_t plane = 0; plane < planes_.size(); ++plane)
+                read_row(planes_[plane], pieces_[plane], seen_[plane], part.top + y);
+            put_line(0, part.left, part.size.width, pixels + std::size_t{y} * part.size.width * pixel_bytes());
+        }
+    }
+
+    void read_planes(const PictureRect& part, std::uint8_t* pixels) {
+        for (std::size_t plane = 0; plane < seen_.size(); ++plane) {
+            planes_.front().next = 0;  // the handle is at another plane
+            for (std::uint32_t y = 0; y < part.size.height; ++y) {
+                read_row(planes_.front(), pieces_.front(), seen_[plane], part.top + y);
+                lines_->to_numbers(pieces_.front().data(), part.left, part.size.width, seen_.size(),
+                                   pixels + std::size_t{y} * part.size.width * pixel_bytes() + plane * sizeof(float));
+            }
         }
     }
 
     // Compressed rows must be decoded in order from their strip's first row.
-    void read_row(std::size_t of, std::uint32_t row) {
-        Plane& plane = planes_[of];
+    void read_row(Plane& plane, std::vector<std::uint8_t>& to, std::uint16_t sample, std::uint32_t row) {
         const std::uint32_t begin = row - row % strip_rows_;
         const bool continues = plane.next > begin && plane.next <= row;
         std::uint32_t y = continues ? plane.next : begin;
         plane.next = 0;  // a failed strip starts again
         for (; y <= row; ++y) {
-            std::ranges::fill(pieces_[of], std::uint8_t{0});
-            if (libtiff().read_scanline(plane.handle->get(), pieces_[of].data(), y, seen_[of]) < 0 ||
-                plane.handle->is_damaged())
+            std::ranges::fill(to, std::uint8_t{0});
+            if (libtiff().read_scanline(plane.handle->get(), to.data(), y, sample) < 0 || plane.handle->is_damaged())
                 plane.handle->refuse();
         }
         plane.next = row + 1;
     }
 
-    void put_line(std::uint64_t offset, std::uint32_t from, std::uint32_t pixels, std::uint8_t* rgb) {
+    void put_line(std::uint64_t offset, std::uint32_t from, std::uint32_t pixels, std::uint8_t* to) {
+        if (is_numbers() && !in_planes_)
+            return lines_->to_numbers(pieces_.front().data() + offset, std::size_t{from} * channels(),
+                                      std::size_t{pixels} * channels(), 1, to);
+        if (is_numbers()) {
+            for (std::size_t plane = 0; plane < pieces_.size(); ++plane)
+                lines_->to_numbers(pieces_[plane].data() + offset, from, pixels, pieces_.size(),
+                                   to + plane * sizeof(float));
+            return;
+        }
         if (!in_planes_) {
-            lines_->to_rgb(pieces_.front().data() + offset, from, pixels, rgb);
+            lines_->to_rgb(pieces_.front().data() + offset, from, pixels, to);
             return;
         }
         plane_lines_.clear();
         for (const auto& piece : pieces_) plane_lines_.push_back(piece.data() + offset);
-        lines_->planes_to_rgb(plane_lines_, from, pixels, rgb);
+        lines_->planes_to_rgb(plane_lines_, from, pixels, to);
     }
 
     PictureBytes bytes_;
@@ -217,9 +246,11 @@ TiffPicture::~TiffPicture() = default;
 ImageSize TiffPicture::size() const { return reader_->size(); }
 Orientation TiffPicture::orientation() const { return reader_->orientation(); }
 bool TiffPicture::has_alpha() const { return reader_->has_alpha(); }
+std::uint32_t TiffPicture::channels() const { return reader_->channels(); }
+std::size_t TiffPicture::pixel_bytes() const { return reader_->pixel_bytes(); }
 std::vector<std::byte> TiffPicture::profile() const { return reader_->profile(); }
 bool TiffPicture::in_tiles() const { return reader_->tile().width != 0; }
 ImageSize TiffPicture::tile() const { return reader_->tile(); }
-void TiffPicture::read(const PictureRect& part, std::uint8_t* rgb) { reader_->read(part, rgb); }
+void TiffPicture::read(const PictureRect& part, std::uint8_t* pixels) { reader_->read(part, pixels); }
 
 }  // namespace offramp

@@ -34,6 +34,27 @@ void unpack(const std::uint8_t* line, unsigned bits, std::size_t first, std::siz
     }
 }
 
+template <class Number>
+void in_float32(const std::uint8_t* line, std::size_t first, std::size_t count, std::size_t every, std::uint8_t* to) {
+    for (std::size_t i = 0; i < count; ++i) {
+        Number number{};
+        std::memcpy(&number, line + (first + i) * sizeof number, sizeof number);
+        const auto value = static_cast<float>(number);
+        std::memcpy(to + i * every * sizeof value, &value, sizeof value);
+    }
+}
+
+// The types of Numbers. Bits that are no IEEE number of C++, such as half precision, are not read.
+using ToNumbers = void (*)(const std::uint8_t*, std::size_t, std::size_t, std::size_t, std::uint8_t*);
+ToNumbers to_numbers_of(std::uint16_t form, unsigned bits) {
+    if (form == SAMPLEFORMAT_UINT || form == SAMPLEFORMAT_VOID)
+        return bits == 8 ? in_float32<std::uint8_t> : bits == 16 ? in_float32<std::uint16_t> : nullptr;
+    if (form == SAMPLEFORMAT_INT)
+        return bits == 8 ? in_float32<std::int8_t> : bits == 16 ? in_float32<std::int16_t> : nullptr;
+    if (form == SAMPLEFORMAT_IEEEFP) return bits == 32 ? in_float32<float> : bits == 64 ? in_float32<double> : nullptr;
+    return nullptr;
+}
+
 std::uint8_t in_8_bits(std::uint32_t value, unsigned bits) {
     if (bits == 8) return static_cast<std::uint8_t>(value);
     if (bits == 16) return in_8_of_16_bits(value);
@@ -51,6 +72,8 @@ void rgb_of_inks(const std::array<std::uint8_t, 4>& inks, std::uint8_t* rgb) {
 
 constexpr std::uint32_t kMostSamples = 64;
 constexpr const char* kConvertTiff = "Convert it, for example with ImageMagick, to RGB of 8 bits";
+constexpr const char* kConvertNumbers =
+    "Convert it, for example with `gdal_translate -ot Float32 -co COMPRESS=DEFLATE`";
 
 std::string name_of_compression(std::uint16_t compression) {
     switch (compression) {
@@ -99,18 +122,41 @@ std::string name_of_colours(std::uint16_t photometric) {
     }
 }
 
-[[noreturn]] void refuse_layout(const std::string& what, const char* read) {
-    throw UnreadableItem("TIFF with " + what + "; only " + read + ". " + kConvertTiff);
+[[noreturn]] void refuse_layout(const std::string& what, const char* read, const char* fix = kConvertTiff) {
+    throw UnreadableItem("TIFF with " + what + "; only " + read + ". " + fix);
 }
 
-void check_compression(TIFF* tiff) {
+void check_compression(TIFF* tiff, const char* fix) {
     constexpr std::array<std::uint16_t, 8> kRead{COMPRESSION_NONE,    COMPRESSION_LZW,      COMPRESSION_ADOBE_DEFLATE,
                                                  COMPRESSION_DEFLATE, COMPRESSION_JPEG,     COMPRESSION_PACKBITS,
                                                  COMPRESSION_ZSTD,    COMPRESSION_CCITTFAX4};
     const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
     if (std::ranges::find(kRead, compression) == kRead.end() || libtiff().is_codec_configured(compression) == 0)
         refuse_layout("compression by " + name_of_compression(compression),
-                      "none, LZW, Deflate, ZSTD, JPEG, PackBits and CCITT Group 4 are read");
+                      "none, LZW, Deflate, ZSTD, JPEG, PackBits and CCITT Group 4 are read", fix);
+}
+
+// Lets libtiff convert JPEG's YCbCr to RGB.
+void convert_jpeg_colours(TIFF* tiff) {
+    if (tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) != PLANARCONFIG_CONTIG)
+        refuse_layout("JPEG's YCbCr colours in separate planes", "interleaved ones are read");
+    libtiff().set_field(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+}
+
+void check_numbers(TIFF* tiff, std::uint16_t form, unsigned bits) {
+    if (to_numbers_of(form, bits) == nullptr)
+        refuse_layout((form == SAMPLEFORMAT_UINT || form == SAMPLEFORMAT_VOID ? "whole numbers of "
+                       : form == SAMPLEFORMAT_INT                             ? "signed numbers of "
+                       : form == SAMPLEFORMAT_IEEEFP                          ? "floating-point numbers of "
+                                                                              : "complex numbers of ") +
+                          std::to_string(bits) + " bits",
+                      "whole numbers of 8 and 16 bits, and floating-point numbers of 32 and 64 bits are read",
+                      kConvertNumbers);
+    const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+    if (tiff_field<std::uint16_t>(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK) != PHOTOMETRIC_YCBCR) return;
+    if (compression != COMPRESSION_JPEG)
+        refuse_layout(name_of_colours(PHOTOMETRIC_YCBCR), "channels of one size are read", kConvertNumbers);
+    convert_jpeg_colours(tiff);
 }
 
 std::vector<std::uint8_t> tiff_palette(const TiffHandle& handle, unsigned bits) {
@@ -187,6 +233,11 @@ void TiffLines::planes_to_rgb(const std::vector<const std::uint8_t*>& lines, std
     }
 }
 
+void TiffLines::to_numbers(const std::uint8_t* line, std::size_t first, std::size_t count, std::size_t every,
+                           std::uint8_t* to) const {
+    to_numbers_of(colours_.form, colours_.bits)(line, first, count, every, to);
+}
+
 // values_ has `samples` values per pixel. The colours begin at index `first`; `alpha` is the index of the premultiplied
 // alpha, if any.
 void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t first, std::uint32_t alpha,
@@ -219,11 +270,12 @@ void TiffLines::colour(std::uint32_t count, std::uint32_t samples, std::uint32_t
     }
 }
 
-TiffColors read_tiff_layout(const TiffHandle& handle) {
+TiffColors read_tiff_layout(const TiffHandle& handle, TiffPart part) {
     TIFF* const tiff = handle.get();
+    const char* const fix = part == TiffPart::Numbers ? kConvertNumbers : kConvertTiff;
     if (tiff_field<std::uint32_t>(tiff, TIFFTAG_IMAGEDEPTH, 1) > 1)
-        refuse_layout("several layers (a volume)", "flat pictures are read");
-    check_compression(tiff);
+        refuse_layout("several layers (a volume)", "flat pictures are read", fix);
+    check_compression(tiff, fix);
     const auto compression = tiff_field<std::uint16_t>(tiff, TIFFTAG_COMPRESSION, COMPRESSION_NONE);
     const auto form = tiff_field<std::uint16_t>(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
     TiffColors colours{.kind = TiffColors::Kind::Gray,
@@ -232,8 +284,14 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
                        .multiplied_by = std::nullopt,
                        .palette = {},
                        .alpha = std::nullopt,
-                       .first = 0};
+                       .first = 0,
+                       .form = form};
     const std::string bits = std::to_string(colours.bits);
+    if (part == TiffPart::Numbers) {
+        check_numbers(tiff, form, colours.bits);
+        colours.kind = TiffColors::Kind::Numbers;
+        return colours;
+    }
     constexpr const char* kNumbersRead = "whole numbers of 1, 2, 4, 8 and 16 bits are read";
     if (form == SAMPLEFORMAT_IEEEFP) refuse_layout("floating-point numbers of " + bits + " bits", kNumbersRead);
     if (form != SAMPLEFORMAT_UINT && form != SAMPLEFORMAT_VOID)
@@ -246,9 +304,7 @@ TiffColors read_tiff_layout(const TiffHandle& handle) {
     if (libtiff().get_field(tiff, TIFFTAG_PHOTOMETRIC, &photometric) != 1)
         throw UnreadableItem("damaged TIFF: it lacks PhotometricInterpretation, which states its colours");
     if (photometric == PHOTOMETRIC_YCBCR && compression == COMPRESSION_JPEG) {
-        if (tiff_field<std::uint16_t>(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) != PLANARCONFIG_CONTIG)
-            refuse_layout("JPEG's YCbCr colours in separate planes", "interleaved ones are read");
-        libtiff().set_field(tiff, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+        convert_jpeg_colours(tiff);
         photometric = PHOTOMETRIC_RGB;
     }
     if (photometric == PHOTOMETRIC_MINISWHITE)

@@ -17,32 +17,40 @@ namespace offramp {
 namespace {
 
 constexpr std::uint64_t kMostPixels = 1 << 16;  // decoding more pixels proves nothing more
+constexpr std::uint64_t kMostBytes = 1 << 20;   // of all channels as float32; the model limits their number
 
 std::vector<std::uint8_t> part_of(TiffPicture& picture, const PictureRect& part) {
-    std::vector<std::uint8_t> rgb(part.size.rgb_bytes());
-    picture.read(part, rgb.data());
-    return rgb;
+    std::vector<std::uint8_t> pixels(part.size.pixels() * picture.pixel_bytes());
+    picture.read(part, pixels.data());
+    return pixels;
 }
 
-void feed(std::span<const std::byte> input) {
+void feed_as(TiffPart what, std::span<const std::byte> input) {
     ExactCopy copy(input);
     try {
-        TiffPicture picture(picture_bytes(copy.bytes()), kMostPixels);
+        TiffPicture picture(picture_bytes(copy.bytes()), kMostPixels, what);
         const ImageSize size = picture.size();
+        const std::size_t bytes = picture.pixel_bytes();
         expect(size.pixels() > 0 && size.pixels() <= kMostPixels, "a picture has pixels, and no more than it may");
+        if (size.pixels() * bytes > kMostBytes) return;
         const std::vector<std::uint8_t> whole = part_of(picture, {.left = 0, .top = 0, .size = size});
         const PictureRect part{.left = size.width / 3,
                                .top = size.height / 4,
                                .size = {size.width - size.width / 3, size.height - size.height / 4 - size.height / 5}};
         const std::vector<std::uint8_t> seen = part_of(picture, part);
         for (std::uint32_t y = 0; y < part.size.height; ++y)
-            expect(std::memcmp(seen.data() + std::size_t{y} * part.size.width * 3,
-                               whole.data() + (std::size_t{part.top + y} * size.width + part.left) * 3,
-                               std::size_t{part.size.width} * 3) == 0,
+            expect(std::memcmp(seen.data() + y * part.size.width * bytes,
+                               whole.data() + (std::size_t{part.top + y} * size.width + part.left) * bytes,
+                               part.size.width * bytes) == 0,
                    "a part has the pixels of the whole");
     } catch (const UnreadableItem& refused) {
         expect(!std::string_view(refused.what()).empty(), "a refusal has a reason");
     }
+}
+
+void feed(std::span<const std::byte> input) {
+    feed_as(TiffPart::Colours, input);
+    feed_as(TiffPart::Numbers, input);
 }
 
 // A page of increasing numbers.
@@ -82,6 +90,19 @@ std::vector<std::string> seeds() {
     TiffPage alpha = counted(PHOTOMETRIC_RGB, 4, 8);
     alpha.extra = {EXTRASAMPLE_ASSOCALPHA};
     add(alpha, COMPRESSION_NONE);
+    TiffPage bands = counted(PHOTOMETRIC_MINISBLACK, 5, 16);
+    bands.extra.assign(4, EXTRASAMPLE_UNSPECIFIED);
+    for (const int planar : {PLANARCONFIG_CONTIG, PLANARCONFIG_SEPARATE}) {
+        bands.planar = static_cast<std::uint16_t>(planar);
+        bands.bits = 16;
+        bands.format = SAMPLEFORMAT_INT;
+        bands.predictor = 2;
+        add(bands, COMPRESSION_ADOBE_DEFLATE);
+        bands.bits = 32;
+        bands.format = SAMPLEFORMAT_IEEEFP;
+        bands.predictor = 3;
+        add(bands, COMPRESSION_LZW);
+    }
     rgb.planar = PLANARCONFIG_CONTIG;
     rgb.tile = {16, 16};
     TiffPage small = rgb;

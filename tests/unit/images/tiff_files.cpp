@@ -17,7 +17,13 @@ namespace {
 void pack(const std::uint16_t* from, std::size_t count, std::size_t every, unsigned bits, std::uint8_t* to) {
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint16_t value = from[i * every];
-        if (bits == 16)
+        const auto as_float = static_cast<float>(value) / 8 - 100;
+        const auto as_double = static_cast<double>(as_float);
+        if (bits == 64)
+            std::memcpy(to + 8 * i, &as_double, 8);
+        else if (bits == 32)
+            std::memcpy(to + 4 * i, &as_float, 4);
+        else if (bits == 16)
             std::memcpy(to + 2 * i, &value, 2);
         else if (bits == 8)
             to[i] = static_cast<std::uint8_t>(value);

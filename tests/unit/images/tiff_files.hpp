@@ -13,7 +13,7 @@ struct TiffPage {
     ImageSize size;
     std::vector<std::uint16_t> values;  // pixel by pixel, `samples` of each
     std::uint16_t samples = 3;
-    std::uint16_t bits = 8;
+    std::uint16_t bits = 8;         // 32 and 64: the floating-point numbers value / 8 - 100
     std::uint16_t photometric = 2;  // RGB
     std::uint16_t compression = 1;  // none
     std::uint16_t predictor = 1;    // none

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "common/app/images/image_decode.hpp"
@@ -196,6 +197,123 @@ TEST_F(TiffTest, Scales16Bits) {
     page.predictor = 2;
     expect_in_each_order(page, wanted, "16 bits, differences");
     expect_pixels(encode_tiff({page}, "wb"), kPageSize, wanted, "16 bits, the other order");
+}
+
+struct NumbersTest : TiffTest {
+    static constexpr std::uint16_t kChannels = 5;
+
+    // A page of `bits` and `format` whose sample i has the number `wanted[i]`.
+    struct Page {
+        TiffPage page;
+        std::vector<float> wanted;
+    };
+    static Page page_of(std::uint16_t format, std::uint16_t bits) {
+        Page made{.page = tiff_page(kPageSize, {}), .wanted = {}};
+        made.page.samples = kChannels;
+        made.page.photometric = PHOTOMETRIC_MINISBLACK;
+        made.page.extra.assign(kChannels - 1, EXTRASAMPLE_UNSPECIFIED);
+        made.page.bits = bits;
+        made.page.format = format;
+        for (std::size_t i = 0; i < kPageSize.pixels() * kChannels; ++i) {
+            const auto value = static_cast<std::uint16_t>(i * 40503);
+            const bool is_signed = format == SAMPLEFORMAT_INT;
+            made.page.values.push_back(value);
+            made.wanted.push_back(
+                bits >= 32 ? static_cast<float>(value) / 8 - 100
+                : bits == 8
+                    ? static_cast<float>(is_signed ? static_cast<std::int8_t>(value) : static_cast<std::uint8_t>(value))
+                    : static_cast<float>(is_signed ? static_cast<std::int16_t>(value) : value));
+        }
+        return made;
+    }
+
+    void expect_numbers(const std::string& file, const std::vector<float>& wanted, const std::string& what) {
+        const std::string path = folder.write("n.tif", file);
+        const PixelForm form{.channels = kChannels};
+        const auto rows = open_picture_rows(path, form);
+        ASSERT_EQ(rows->size(), kPageSize) << what;
+        std::vector<float> found(wanted.size());
+        for (std::uint32_t y = 0, some = 1; y < kPageSize.height;
+             y += some, some = std::min(kPageSize.height - y, some + 3))
+            rows->read(some, reinterpret_cast<std::uint8_t*>(found.data()) + y * kPageSize.width * form.pixel_bytes());
+        EXPECT_EQ(found, wanted) << what << ", in rows";
+        TiffPicture picture(picture_bytes(std::as_bytes(std::span(file))), kMaxImagePixels, TiffPart::Numbers);
+        EXPECT_EQ(picture.channels(), kChannels);
+        for (const PictureRect& part :
+             {PictureRect{42, 28, {41, 33}}, PictureRect{31, 15, {2, 2}}, PictureRect{0, 0, {5, 5}}}) {
+            std::vector<float> cut(part.size.pixels() * kChannels), same;
+            picture.read(part, reinterpret_cast<std::uint8_t*>(cut.data()));
+            for (std::uint32_t y = part.top; y < part.top + part.size.height; ++y) {
+                const auto from = wanted.begin() + (std::ptrdiff_t{y} * kPageSize.width + part.left) * kChannels;
+                same.insert(same.end(), from, from + std::ptrdiff_t{part.size.width} * kChannels);
+            }
+            EXPECT_EQ(cut, same) << what << ", a part from " << part.left;
+        }
+        EXPECT_EQ(ImageDecoder().size_of_file(path, TiffPart::Size), kPageSize) << what;
+    }
+
+    static std::string reason(const std::string& path, std::uint32_t channels = kChannels) {
+        try {
+            open_picture_rows(path, {.channels = channels});
+        } catch (const UnreadableItem& unreadable) {
+            return unreadable.what();
+        }
+        return "it was read";
+    }
+};
+
+TEST_F(NumbersTest, ReadsEachTypeUnchanged) {
+    struct Type {
+        int format, bits;
+    };
+    for (const auto& [format, bits] :
+         {Type{SAMPLEFORMAT_UINT, 8}, Type{SAMPLEFORMAT_INT, 8}, Type{SAMPLEFORMAT_UINT, 16},
+          Type{SAMPLEFORMAT_INT, 16}, Type{SAMPLEFORMAT_IEEEFP, 32}, Type{SAMPLEFORMAT_IEEEFP, 64}}) {
+        Page made = page_of(static_cast<std::uint16_t>(format), static_cast<std::uint16_t>(bits));
+        for (const std::uint16_t compression : numbers({COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE}))
+            for (const ImageSize tile : {ImageSize{0, 0}, kPageTile})
+                for (const std::uint16_t planar : numbers({PLANARCONFIG_CONTIG, PLANARCONFIG_SEPARATE}))
+                    for (const char* const mode : {"w", "wb"}) {
+                        made.page.compression = compression;
+                        // libtiff writes differences of floats wrongly in the other byte order.
+                        const bool plain = compression == COMPRESSION_NONE || (bits >= 32 && mode[1] == 'b');
+                        made.page.predictor = plain ? 1 : bits >= 32 ? 3 : 2;
+                        made.page.tile = tile;
+                        made.page.planar = planar;
+                        expect_numbers(encode_tiff({made.page}, mode), made.wanted,
+                                       std::to_string(bits) + " bits, format " + std::to_string(format) +
+                                           ", compression " + std::to_string(compression) +
+                                           (tile.width == 0 ? ", strips, " : ", tiles, ") +
+                                           (planar == PLANARCONFIG_CONTIG ? "" : "planes, ") + mode);
+                    }
+    }
+}
+
+TEST_F(NumbersTest, RefusesOtherFilesByName) {
+    const Page made = page_of(SAMPLEFORMAT_UINT, 16);
+    const std::string good = folder.write("good.tif", encode_tiff({made.page}));
+    EXPECT_EQ(reason(good), "it was read");
+    EXPECT_EQ(reason(good, 13), "TIFF with 5 bands, and the model takes 13");
+    EXPECT_THAT(reason_of_tiff(good), HasSubstr("5 channels of gray")) << "as a picture";
+    EXPECT_THAT(reason(folder.write("a.png", encode_png({4, 4}, noise({4, 4})))), HasSubstr("reads TIFF files only"));
+    TiffPage turned = made.page;
+    turned.orientation = 6;
+    EXPECT_THAT(reason(folder.write("t.tif", encode_tiff({turned}))), HasSubstr("rotated or mirrored"));
+    EXPECT_EQ(ImageDecoder().size_of_file(folder / "t.tif", TiffPart::Size), (ImageSize{61, 83}));
+    for (const auto& [format, bits, words] :
+         {std::tuple{SAMPLEFORMAT_UINT, 32U, "whole numbers of 32 bits"},
+          std::tuple{SAMPLEFORMAT_INT, 32U, "signed numbers of 32 bits"},
+          std::tuple{SAMPLEFORMAT_IEEEFP, 16U, "floating-point numbers of 16 bits"},
+          std::tuple{SAMPLEFORMAT_COMPLEXIEEEFP, 64U, "complex numbers of 64 bits"}}) {
+        TiffPage page = made.page;
+        page.bits = static_cast<std::uint16_t>(bits);
+        page.format = static_cast<std::uint16_t>(format);
+        EXPECT_THAT(reason(folder.write("b.tif", encode_tiff({page}))),
+                    AllOf(HasSubstr(words), HasSubstr("gdal_translate")));
+    }
+    const std::string file = encode_tiff({made.page});
+    EXPECT_THAT(reason(folder.write("w.tif", with_tag(file, TIFFTAG_IMAGEWIDTH, 60'000'000))),
+                HasSubstr("rows of more than 256 MiB"));
 }
 
 TEST_F(TiffTest, ReadsGrayOfEachDepth) {
