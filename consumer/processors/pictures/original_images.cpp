@@ -38,7 +38,7 @@ OriginalImages::Image OriginalImages::of(std::string_view key) {
 }
 
 OriginalImages::Image OriginalImages::size_of(std::string_view key) {
-    return found(key, [this](const PicturePlace& place) { return decoder_.size_of_file(place); });
+    return found(key, [this](const PicturePlace& place) { return decoder_.size_of_file(place, TiffPart::Size); });
 }
 
 // `read` returns the size of the picture at a place.

@@ -18,6 +18,7 @@
 #include "producer/runner/models/model_choice.hpp"
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
+#include "producer/runner/sources/picture_source.hpp"
 
 namespace offramp {
 namespace {
@@ -87,12 +88,16 @@ void settle_lengths(RunConfig& config, const ModelMetadata& metadata, bool gpu) 
     config.by_length = std::to_string(rows);
 }
 
-// The pixels of the default batches of small tiles: a network's memory grows with them.
+// The pixels of the default batches of small tiles: a network's memory grows with them. Bands take more bytes than
+// colours, so batches of them have fewer pixels.
 constexpr std::uint64_t kPixelsAtOnceOnGpu = std::uint64_t{64} * 1024 * 1024;
 constexpr std::uint64_t kPixelsAtOnceOnCpu = std::uint64_t{4} * 2048 * 2048;
 
-std::uint32_t tiles_at_once(std::uint32_t tile, bool gpu) {
-    const std::uint64_t pixels = gpu ? kPixelsAtOnceOnGpu : kPixelsAtOnceOnCpu;
+std::uint32_t tiles_at_once(std::uint32_t tile, const ModelMetadata& metadata, bool gpu) {
+    const PixelForm form{
+        .channels = is_shape_of_bands(metadata.input_shape) ? static_cast<std::uint32_t>(metadata.input_shape[0]) : 0};
+    const std::uint64_t pixels =
+        (gpu ? kPixelsAtOnceOnGpu : kPixelsAtOnceOnCpu) * PixelForm{}.pixel_bytes() / form.pixel_bytes();
     return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, pixels / (std::uint64_t{tile} * tile)));
 }
 
@@ -189,7 +194,7 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
                           : copy                           ? 8
                                                            : 4);
     if (config.tile > 0) {
-        if (takes_any_batch) config.batch = std::min(config.batch, tiles_at_once(config.tile, gpu));
+        if (takes_any_batch) config.batch = std::min(config.batch, tiles_at_once(config.tile, metadata, gpu));
         settle<std::uint32_t>(config.image_size, 0, config.tile);
         config.overlap = std::to_string(config.overlap_pixels());
         settle<std::string>(config.processor, "auto", "mask-png");
@@ -209,8 +214,9 @@ RunConfig resolve_defaults(RunConfig config, const MachineSize& machine, const M
     settle<std::uint64_t>(config.copy_bytes, 0, gpu ? std::uint64_t{64} * 21 * 512 * 512 * 4 : std::uint64_t{16} << 20);
     if (config.source == "synthetic") settle<std::uint64_t>(config.batches, 0, 20);
     if (traits.has_consumers()) settle<std::uint32_t>(config.consumers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : 2);
-    settle<std::string>(config.decode, "auto",
-                        machine.gpu_decodes && gives_pictures(config.source) && config.tile == 0 ? "gpu" : "cpu");
+    settle<std::string>(
+        config.decode, "auto",
+        machine.gpu_decodes && pictures && gives_pictures(config.source) && config.tile == 0 ? "gpu" : "cpu");
     settle<std::uint32_t>(config.decode_workers, 0, gpu ? std::clamp(cores / 2, 2U, 8U) : std::clamp(cores, 1U, 4U));
     settle<std::string>(config.precision, "auto",
                         !metadata.precision.empty() ? metadata.precision
@@ -252,6 +258,9 @@ std::string warning_about_size(const RunConfig& given, const RunConfig& resolved
 ModelMetadata settled_metadata(const RunConfig& config) {
     if (!is_model_file(config.model)) return {};
     ModelMetadata metadata = read_model_metadata(config.model);
+    if (config.tile > 0 && is_shape_of_bands(metadata.input_shape))
+        for (const std::size_t side : {1, 2})
+            if (metadata.input_shape[side] == kVarying) metadata.input_shape[side] = config.tile;
     const bool any_shape = metadata.takes_any_shape();
     const bool is_open = any_shape || (metadata.takes_pictures() && metadata.height == 0 && config.image_size == 0);
     std::error_code ignored;

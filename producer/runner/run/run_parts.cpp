@@ -239,7 +239,8 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
     const bool pictures = metadata.takes_pictures();
     std::error_code ignored;
     const bool arrays = config.source == "npy" && fs::is_directory(config.input, ignored);
-    if (!keeps_shapes(config) && !(metadata.takes_any_shape() && arrays)) return nullptr;
+    const bool bands = opened.pictures && is_shape_of_bands(metadata.input_shape) && metadata.takes_any_shape();
+    if (!keeps_shapes(config) && !bands && !(metadata.takes_any_shape() && arrays)) return nullptr;
     if (!is_model_file(config.model))
         throw ConfigError(
             "--resize none does not go with --model '" + config.model + "', which is not a file with a model",
@@ -256,10 +257,10 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
                 "Leave --resize out", ErrorKind::BadInput);
         return nullptr;  // the rows of one array are alike
     }
-    if (!pictures && opened.pictures)
+    if (!pictures && opened.pictures && !bands)
         throw ConfigError("--resize none: the input has pictures, and the model takes arrays (" + metadata.file + ")",
                           "Give --input FOLDER, which has a .npy file for each sample");
-    if (!(pictures && opened.pictures) && !(arrays && (pictures || metadata.takes_any_shape())))
+    if (!(pictures && opened.pictures) && !bands && !(arrays && (pictures || metadata.takes_any_shape())))
         throw ConfigError("--resize none: " + (metadata.input_shape.empty()
                                                    ? "the input gives neither pictures nor a folder of arrays"
                                                    : "the model takes only arrays of " +
@@ -280,7 +281,7 @@ std::shared_ptr<const ItemShapes> own_shapes(const RunConfig& config, ModelMetad
         if (earlier_form) shapes->set_form(*earlier_form);
         add_shapes(config.input, items, metadata.input_shape, metadata.height != 0, still_wanted, *shapes);
     } else if (!are_kept) {
-        add_shapes(*opened.pictures, items, still_wanted, *shapes);
+        add_shapes(*opened.pictures, items, metadata.input_shape, still_wanted, *shapes);
     }
     if (shapes->extremes().empty() && earlier_form)
         throw ConfigError("--resume: " + config.output + " holds the work of a run on arrays of " +

@@ -47,6 +47,7 @@
 #include "producer/runner/sources/npy_file.hpp"
 #include "producer/runner/sources/npy_folder.hpp"
 #include "producer/runner/sources/opened_input.hpp"
+#include "producer/runner/sources/picture_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
@@ -184,6 +185,12 @@ void say(const ProducerProgram& program, const std::string& text) {
 // A source counts and names its items independently of the model's input: these values replace it.
 constexpr std::int64_t kAnySize = 32, kAnyLength = 16;
 
+// The shape of a sample if the model takes the bands of TIFF files; otherwise empty.
+std::vector<std::int64_t> bands_of_model(const RunConfig& config) {
+    std::vector<std::int64_t> sample = settled_metadata(config).input_shape;
+    return is_shape_of_bands(sample) ? sample : std::vector<std::int64_t>{};
+}
+
 TensorSpec input_that_fits(const RunConfig& config) {
     if (config.source == "text" || gives_text_tables(config.source))
         return TensorSpec::contiguous(
@@ -206,6 +213,8 @@ TensorSpec input_that_fits(const RunConfig& config) {
     }
     if (config.source == "synthetic") return {};
     const std::int64_t side = config.tile > 0 ? std::int64_t{config.tile} : kAnySize;
+    if (const std::vector<std::int64_t> sample = bands_of_model(config); !sample.empty())
+        return TensorSpec::contiguous("bands", kFloat32, std::array{std::int64_t{1}, sample[0], side, side});
     return TensorSpec::contiguous("pictures", kFloat32, std::array{std::int64_t{1}, std::int64_t{3}, side, side});
 }
 
@@ -222,7 +231,7 @@ std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
                        .make({.input = &counted,
                               .model = &counted,
                               .model_input = input_that_fits(config),
-                              .model_takes_images = config.source != "npy",
+                              .model_takes_images = config.source != "npy" && bands_of_model(config).empty(),
                               .columns_are_read = reads_columns(config)}),
                    config);
 }

@@ -14,6 +14,7 @@
 #include "common/app/images/picture_list.hpp"
 #include "common/base/error.hpp"
 #include "common/base/log.hpp"
+#include "common/wire/shape_text.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/runner/sources/tiles/picture_cuts.hpp"
 
@@ -58,10 +59,10 @@ class Decoders {
 };
 
 // The shape of a picture that the model takes in its own size.
-ItemShapes::Shape shape_of(ImageDecoder& decoder, const PicturePlace& place) {
-    const ImageSize size = decoder.size_of_file(place);
+ItemShapes::Shape shape_of(ImageDecoder& decoder, const PicturePlace& place, PixelForm form) {
+    const ImageSize size = form.channels == 0 ? decoder.size_of_file(place) : open_picture_rows(place, form)->size();
     check_pixels(size);
-    ItemShapes::Shape shape{3, size.height, size.width};
+    ItemShapes::Shape shape{form.channels == 0 ? 3 : form.channels, size.height, size.width};
     ItemShapes::require_size(shape);
     return shape;
 }
@@ -69,12 +70,13 @@ ItemShapes::Shape shape_of(ImageDecoder& decoder, const PicturePlace& place) {
 class PictureSource final : public BatchSource {
   public:
     PictureSource(std::string_view name, std::shared_ptr<PictureList> pictures, const PictureFrame& frame,
-                  bool columns_are_read, std::shared_ptr<const ItemShapes> shapes)
+                  bool columns_are_read, std::shared_ptr<const ItemShapes> shapes, PixelForm form)
         : name_(name),
           pictures_(std::move(pictures)),
           frame_(frame),
           columns_are_read_(columns_are_read),
-          shapes_(std::move(shapes)) {
+          shapes_(std::move(shapes)),
+          form_(form) {
         for (std::uint64_t item = 0; item < items(); ++item)
             max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
     }
@@ -82,7 +84,7 @@ class PictureSource final : public BatchSource {
     std::string description() const override { return name_ + ": " + pictures_->description(); }
     std::vector<LeftOut> left_out() const override { return pictures_->left_out(); }
     std::uint64_t items() const override { return pictures_->size(); }
-    RowKind row_kind() const override { return RowKind::Pixels; }
+    RowKind row_kind() const override { return form_.channels == 0 ? RowKind::Pixels : RowKind::Float32; }
     std::span<const std::int64_t> shape(std::uint64_t item) const override {
         return shapes_ ? std::span<const std::int64_t>(shapes_->of(item)) : std::span<const std::int64_t>();
     }
@@ -101,6 +103,7 @@ class PictureSource final : public BatchSource {
     void load(std::uint64_t item, std::span<std::byte> row) override {
         const auto decoder = decoders_.borrow();
         const PictureFrame frame = frame_of_item(item, *decoder);
+        if (form_.channels != 0) return read_numbers(pictures_->place(item), form_, frame.size, row);
         decoder->decode_file(pictures_->place(item), frame, row);
     }
     void load_for_gpu(std::uint64_t item, std::span<std::byte> row, EncodedPicture& encoded) override {
@@ -113,7 +116,7 @@ class PictureSource final : public BatchSource {
     PictureFrame frame_of_item(std::uint64_t item, ImageDecoder& decoder) const {
         if (columns_are_read_) (void)pictures_->columns(item);
         if (!shapes_) return frame_;
-        const ItemShapes::Shape found = shape_of(decoder, pictures_->place(item));
+        const ItemShapes::Shape found = shape_of(decoder, pictures_->place(item), form_);
         if (found != shapes_->of(item)) throw UnreadableItem("the picture changed after the run began");
         return ImageSize{static_cast<std::uint32_t>(found[2]), static_cast<std::uint32_t>(found[1])};
     }
@@ -124,6 +127,7 @@ class PictureSource final : public BatchSource {
     PictureFrame frame_;
     bool columns_are_read_;
     std::shared_ptr<const ItemShapes> shapes_;  // null: pictures have the frame's size
+    PixelForm form_;
     Decoders decoders_;
 };
 
@@ -141,6 +145,8 @@ PictureFrame frame_of(const InputSettings& config, ImageSize size) {
                               "squeezed into any size");
     return {size, shorter, way};
 }
+
+bool fits_extent(std::int64_t extent, std::int64_t declared) { return declared == kVarying || declared == extent; }
 
 // A picture of the list, and its facts before decoding.
 struct TiledPicture {
@@ -220,7 +226,7 @@ class TiledPictures final : public BatchSource {
     }
     std::vector<LeftOut> left_out() const override { return input_.pictures->left_out(); }
     std::uint64_t items() const override { return keys_.size(); }
-    RowKind row_kind() const override { return RowKind::Pixels; }
+    RowKind row_kind() const override { return input_.form.channels == 0 ? RowKind::Pixels : RowKind::Float32; }
     std::string_view key(std::uint64_t item) const override { return keys_[item]; }
     std::string_view key_of_whole(std::uint64_t item) const override { return input_.pictures->key(picture_of(item)); }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
@@ -266,7 +272,7 @@ class TiledPictures final : public BatchSource {
             const PicturePlace place = input_.pictures->place(picture);
             of.stamp = input_.stamps.of(input_.pictures->key(picture));
             if (of.stamp == 0) of.stamp = stamp_of(place);
-            of.plan = plan_of_cuts(place, input_.size);
+            of.plan = plan_of_cuts(place, input_.size, input_.form);
         } catch (const UnreadableItem& unreadable) {
             of.problem = unreadable.what();
         }
@@ -328,7 +334,9 @@ class TiledPictures final : public BatchSource {
 
 std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const SourceOptions& options) {
     const TensorSpec& input = options.model_input;
-    if (!options.model_takes_images || input.dims != 4)
+    const bool takes_bands = !options.model_takes_images && options.parts.empty() && input.dims == 4 &&
+                             (input.dtype == kFloat32 || input.dtype == kBFloat16);
+    if (!takes_bands && (!options.model_takes_images || input.dims != 4))
         throw ConfigError(
             "source '" + std::string(name) + "' gives pictures, but the model '" + options.model->model + "' takes " +
                 (input.dims == 0         ? "no input"
@@ -338,11 +346,12 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
             : options.parts.empty() ? "Give --input FILE.npy, an array whose rows are the samples, or a folder with "
                                       "a .npy file for each; or a model that takes pictures"
                                     : kGiveArrays);
+    const PixelForm form{.channels = takes_bands ? static_cast<std::uint32_t>(input.shape[1]) : 0};
     if (options.shapes)
         return std::make_unique<PictureSource>(name, options.pictures, ImageSize{1, 1}, options.columns_are_read,
-                                               options.shapes);
+                                               options.shapes, form);
     const ImageSize size{static_cast<std::uint32_t>(input.shape[3]), static_cast<std::uint32_t>(input.shape[2])};
-    expect(size.pixels() > 0 && input.shape[1] == 3, "a model's picture is [rows, 3, height, width]");
+    expect(size.pixels() > 0 && (takes_bands || input.shape[1] == 3), "a model's picture is [rows, 3, height, width]");
     const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
     if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
         throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
@@ -359,17 +368,26 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
                                     .limit = options.input->limit,
                                     .workers = std::max(1U, options.input->decode_workers),
                                     .still_wanted = options.still_wanted,
-                                    .stamps = options.stamps});
-    return std::make_unique<PictureSource>(name, std::move(pictures), frame_of(*options.input, size),
-                                           options.columns_are_read, nullptr);
+                                    .stamps = options.stamps,
+                                    .form = form});
+    return std::make_unique<PictureSource>(name, std::move(pictures),
+                                           takes_bands ? PictureFrame(size) : frame_of(*options.input, size),
+                                           options.columns_are_read, nullptr, form);
 }
 
-void add_shapes(const PictureList& list, std::uint64_t pictures, const StillWanted& still_wanted, ItemShapes& shapes) {
+bool is_shape_of_bands(std::span<const std::int64_t> sample) { return sample.size() == 3 && sample[0] != kVarying; }
+
+void add_shapes(const PictureList& list, std::uint64_t pictures, std::span<const std::int64_t> declared,
+                const StillWanted& still_wanted, ItemShapes& shapes) {
+    const PixelForm form{.channels = declared.empty() ? 0 : static_cast<std::uint32_t>(declared[0])};
     ImageDecoder decoder;
     for (std::uint64_t picture = 0; picture < pictures; ++picture) {
         if (still_wanted) still_wanted();
         try {
-            shapes.add(shape_of(decoder, list.place(picture)));
+            const ItemShapes::Shape shape = shape_of(decoder, list.place(picture), form);
+            if (!declared.empty() && !std::ranges::equal(shape, declared, fits_extent))
+                throw UnreadableItem("TIFF of " + shape_text(shape) + ", and the model takes " + shape_text(declared));
+            shapes.add(shape);
         } catch (const UnreadableItem& unreadable) {
             shapes.add_unreadable(list.origin(picture) + ": " + unreadable.what());
         }

@@ -24,13 +24,13 @@ std::vector<std::uint8_t> cut_up(const std::string& path, ImageSize size) {
     std::vector<std::uint8_t> pixels(size.rgb_bytes());
     for (std::uint32_t row = 0; row < down.tiles(); ++row) {
         const auto band = bands.of_row(row);
-        expect(band->first == down.first_shown(row) && band->rgb.size() == band->rows * row_bytes &&
+        expect(band->first == down.first_shown(row) && band->pixels.size() == band->rows * row_bytes &&
                    band->first + band->rows <= size.height,
                "a band shows its row of tiles");
-        std::ranges::copy(band->rgb, pixels.begin() + static_cast<std::ptrdiff_t>(band->first * row_bytes));
+        std::ranges::copy(band->pixels, pixels.begin() + static_cast<std::ptrdiff_t>(band->first * row_bytes));
     }
     const auto again = bands.of_row(down.tiles() / 3);
-    expect(std::ranges::equal(again->rgb, std::span(pixels).subspan(again->first * row_bytes, again->rgb.size())),
+    expect(std::ranges::equal(again->pixels, std::span(pixels).subspan(again->first * row_bytes, again->pixels.size())),
            "a picture has the same pixels each time");
     return pixels;
 }

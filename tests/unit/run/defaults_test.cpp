@@ -179,5 +179,18 @@ TEST(BatchOfTiles, ShrinksWithLargeTilesUnlessSet) {
     EXPECT_EQ(batch_of(8192, false, 0, 2), 2U);
 }
 
+TEST(BatchOfTiles, ShrinksWithTheBytesOfBands) {
+    RunConfig config;
+    config.source = "images";
+    config.model = "net.pt2";
+    config.tile = 512;
+    ModelMetadata metadata{.file = "net.toml"};
+    metadata.input_shape = {13, 512, 512};
+    EXPECT_EQ(resolve_defaults(config, {.has_gpu = true, .gpu_decodes = true, .cores = 2}, metadata).batch, 14U);
+    EXPECT_EQ(resolve_defaults(config, {.cores = 2}, metadata).batch, 3U);
+    config.tile = 0;
+    EXPECT_EQ(resolve_defaults(config, {.has_gpu = true, .gpu_decodes = true, .cores = 2}, metadata).decode, "cpu");
+}
+
 }  // namespace
 }  // namespace offramp

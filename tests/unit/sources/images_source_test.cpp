@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tiff.h>
 
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/resize.hpp"
@@ -9,6 +12,7 @@
 #include "producer/runner/sources/batch_source.hpp"
 #include "producer/runner/sources/source_items.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/unit/images/tiff_files.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -50,6 +54,40 @@ TEST_F(ImagesSource, GivesPixelsInTheOrderOfNames) {
     EXPECT_EQ(source->max_key_bytes(), 5U);
     EXPECT_EQ(source->origin(0), folder / "sub/a.png");
     EXPECT_EQ(source->description(), "images: 12 files under " + folder.path().string());
+}
+
+TEST_F(ImagesSource, GivesTheBandsOfTiffFilesToAModelOfArrays) {
+    TiffPage page = tiff_page(kSize, {});
+    std::vector<float> wanted;
+    for (std::size_t c = 0; c < 2; ++c)
+        for (std::size_t i = 0; i < kSize.pixels(); ++i) wanted.push_back(static_cast<float>(2 * i + c));
+    for (std::size_t i = 0; i < kSize.pixels() * 2; ++i) page.values.push_back(static_cast<std::uint16_t>(i));
+    page.samples = 2;
+    page.bits = 16;
+    page.photometric = PHOTOMETRIC_MINISBLACK;
+    page.extra = {EXTRASAMPLE_UNSPECIFIED};
+    folder.write("sub/b.png", encode_tiff({page}));  // contents decide, not names
+    page.size = {kSize.height, kSize.width};
+    folder.write("sub/c.png", encode_tiff({page}));
+    const auto source = make(config,
+                             TensorSpec::contiguous("input", kFloat32,
+                                                    std::array{std::int64_t{4}, std::int64_t{2},
+                                                               std::int64_t{kSize.height}, std::int64_t{kSize.width}}),
+                             false);
+    EXPECT_EQ(source->row_kind(), RowKind::Float32);
+    std::vector<float> row(wanted.size());
+    const auto reason = [&](std::uint64_t item) -> std::string {
+        try {
+            source->load(item, std::as_writable_bytes(std::span(row)));
+        } catch (const UnreadableItem& unreadable) {
+            return unreadable.what();
+        }
+        return "it was read";
+    };
+    EXPECT_EQ(reason(1), "it was read");
+    EXPECT_EQ(row, wanted);
+    EXPECT_THAT(reason(0), HasSubstr("a PNG image; a model that takes 2 bands"));
+    EXPECT_THAT(reason(2), HasSubstr("TIFF of 40 x 24 pixels, and the model takes 24 x 40"));
 }
 
 TEST_F(ImagesSource, CutsTheMiddle) {

@@ -30,7 +30,7 @@ TEST(PictureBands, AreDroppedBehindTheKeptOnes) {
             EXPECT_EQ(seen[before].expired(), before + kKept <= row) << before << " of " << row;
     }
     EXPECT_EQ(lent.use_count(), 1) << "only its reader keeps it";
-    EXPECT_EQ(lent->rgb.size(), std::size_t{kLow.tile} * kTall.width * 3);
+    EXPECT_EQ(lent->pixels.size(), std::size_t{kLow.tile} * kTall.width * 3);
 }
 
 }  // namespace

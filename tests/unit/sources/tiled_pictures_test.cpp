@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <tiff.h>
 
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -23,6 +25,7 @@
 #include "producer/runner/sources/source_items.hpp"
 #include "tests/support/error_of.hpp"
 #include "tests/unit/images/jpeg_files.hpp"
+#include "tests/unit/images/tiff_files.hpp"
 #include "tests/unit/sources/making.hpp"
 
 namespace offramp {
@@ -93,6 +96,56 @@ TEST_F(TiledPicturesSource, CutsTilesInOrder) {
     EXPECT_EQ(source->key(1), "a#100x61@0,1");
     EXPECT_EQ(source->key_of_whole(1), "a");
     EXPECT_EQ(source->origin(1), folder / "a.png" + ", tile 0,1");
+}
+
+// Of a picture of TIFF files with many channels; sample i of a picture is i modulo 65,536.
+TEST_F(TiledPicturesSource, CutsBandsOfTiffFiles) {
+    constexpr std::uint16_t kChannels = 5;
+    const ImageSize size{53, 37}, narrow{9, 40};
+    const auto page_of = [](ImageSize of, ImageSize tile, int planar) {
+        TiffPage page = tiff_page(of, {});
+        for (std::size_t i = 0; i < of.pixels() * kChannels; ++i) page.values.push_back(static_cast<std::uint16_t>(i));
+        page.samples = kChannels;
+        page.bits = 16;
+        page.photometric = PHOTOMETRIC_MINISBLACK;
+        page.extra.assign(kChannels - 1, EXTRASAMPLE_UNSPECIFIED);
+        page.compression = COMPRESSION_LZW;
+        page.planar = static_cast<std::uint16_t>(planar);
+        page.tile = tile;
+        return encode_tiff({page});
+    };
+    folder.write("a.tif", page_of(size, {0, 0}, PLANARCONFIG_CONTIG));
+    folder.write("b.tif", page_of(size, {0, 0}, PLANARCONFIG_SEPARATE));
+    folder.write("c.tif", page_of(size, {32, 16}, PLANARCONFIG_CONTIG));
+    folder.write("d.tif", page_of(narrow, {16, 16}, PLANARCONFIG_SEPARATE));
+    write("e", size);  // a PNG
+    const auto input = [](std::int64_t channels) {
+        return TensorSpec::contiguous("input", kFloat32,
+                                      std::array{std::int64_t{4}, channels, std::int64_t{16}, std::int64_t{16}});
+    };
+    const auto source = test::make_source("images", config, input(kChannels), false);
+    EXPECT_EQ(source->row_kind(), RowKind::Float32);
+    ASSERT_EQ(source->items(), 3 * Tiling(size, kTiles).tiles() + Tiling(narrow, kTiles).tiles() + 1);
+    std::vector<float> row(std::size_t{kChannels} * kTiles.tile * kTiles.tile);
+    for (std::uint64_t item = 0; item + 1 < source->items(); ++item) {
+        source->load(item, std::as_writable_bytes(std::span(row)));
+        const auto tile = tile_of_key(source->key(item), kTiles);
+        ASSERT_TRUE(tile);
+        const Tiling tiling(tile->size, kTiles);
+        const std::uint32_t top = tiling.down().first_shown(tile->row),
+                            left = tiling.across().first_shown(tile->column);
+        std::vector<float> wanted;
+        for (std::size_t c = 0; c < kChannels; ++c)
+            for (std::uint32_t y = 0; y < kTiles.tile; ++y)
+                for (std::uint32_t x = 0; x < kTiles.tile; ++x) {
+                    const std::size_t pixel = std::size_t{std::min(top + y, tile->size.height - 1)} * tile->size.width +
+                                              std::min(left + x, tile->size.width - 1);
+                    wanted.push_back(static_cast<float>(static_cast<std::uint16_t>(pixel * kChannels + c)));
+                }
+        EXPECT_EQ(row, wanted) << source->key(item);
+    }
+    EXPECT_THROW(source->load(source->items() - 1, std::as_writable_bytes(std::span(row))), UnreadableItem);
+    EXPECT_EQ(test::make_source("images", config, input(4), false)->items(), 5U) << "one for each unreadable picture";
 }
 
 TEST_F(TiledPicturesSource, ReadsADamagedPictureUpToTheDamage) {

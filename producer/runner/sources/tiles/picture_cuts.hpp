@@ -20,7 +20,8 @@ namespace offramp {
 class PictureCuts {
   public:
     virtual ~PictureCuts() = default;
-    // Cuts one tile, 8-bit RGB, with sides of size.tile. Beyond the edges of a smaller picture its last pixels repeat.
+    // Cuts one tile with sides of size.tile: 8-bit RGB, or numbers [channels, tile, tile] (PixelForm). Beyond the edges
+    // of a smaller picture its last pixels repeat.
     virtual void cut(std::uint32_t row, std::uint32_t column, std::span<std::byte> to) = 0;
 };
 
@@ -28,19 +29,24 @@ class PictureCuts {
 struct CutPlan {
     ImageSize size;
     bool by_regions = false;  // each tile is decoded by itself; otherwise a row of tiles, by PictureBands
+    PixelForm form{};
 };
 
 // Errors: UnreadableItem: also for a picture whose rows of tiles exceed kMostBandBytes.
-CutPlan plan_of_cuts(const PicturePlace& place, TileSize tiles);
+CutPlan plan_of_cuts(const PicturePlace& place, TileSize tiles, PixelForm form = {});
 // `workers`: the number of threads that cut concurrently. Opens no file yet.
 std::shared_ptr<PictureCuts> make_picture_cuts(PicturePlace place, const CutPlan& plan, TileSize tiles,
                                                std::uint32_t workers);
 
-// The pixels of a row of a picture's tiles: 8-bit RGB, row by row, from `first` on.
+// Reads a whole TIFF as numbers [channels, height, width]. Blocks: while it decodes. Errors: UnreadableItem: also for
+// another size.
+void read_numbers(const PicturePlace& place, PixelForm form, ImageSize size, std::span<std::byte> to);
+
+// The pixels of a row of a picture's tiles, row by row, from `first` on.
 struct PictureBand {
     std::uint32_t first = 0;
     std::uint32_t rows = 0;
-    std::vector<std::uint8_t> rgb;
+    std::vector<std::uint8_t> pixels;
 };
 
 // The largest band: wider pictures are not decoded.
@@ -52,7 +58,7 @@ inline constexpr std::uint64_t kMostBandBytes = std::uint64_t{1} << 30U;
 // for every band at or after the damaged part of the picture.
 class PictureBands {
   public:
-    PictureBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t kept);
+    PictureBands(PicturePlace place, ImageSize size, TileSize tiles, std::uint32_t kept, PixelForm form = {});
 
     std::shared_ptr<const PictureBand> of_row(std::uint32_t tile_row);
 
@@ -62,6 +68,7 @@ class PictureBands {
 
     const PicturePlace place_;
     const ImageSize size_;
+    const PixelForm form_;
     const TileAxis down_;
     const std::uint32_t tile_, kept_;
     std::mutex mutex_;
