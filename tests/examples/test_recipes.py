@@ -252,6 +252,34 @@ class Recipes(Recipe):
                 )
                 self.assertTrue((made.read(1) == number % 2).all())
 
+    @needs("torch", "rasterio")
+    def test_masks_of_large_scenes(self):
+        import numpy
+        import rasterio
+
+        (self.folder / "scenes").mkdir()
+        bands = numpy.full((5, 500, 600), 900, "uint16")
+        bands[4] = 2000
+        bands[4, 100:350] = 300  # water
+        for number, name in enumerate(("north", "south")):
+            with rasterio.open(
+                self.folder / "scenes" / f"{name}.tif",
+                "w",
+                driver="GTiff",
+                width=600,
+                height=500,
+                count=5,
+                dtype="uint16",
+                crs="EPSG:32633",
+                transform=rasterio.transform.from_origin(500000, 5400000 - 5000 * number, 10, 10),
+            ) as scene:
+                scene.write(bands)
+        self.run_recipe("Masks of large scenes")
+        for number, name in enumerate(("north", "south")):
+            with rasterio.open(self.folder / "COGS" / f"{name}.tif") as made:
+                self.assertEqual(("EPSG:32633", 5400000 - 5000 * number), (str(made.crs), made.transform.f))
+                numpy.testing.assert_array_equal(bands[4] == 300, made.read(1) == 1)
+
     @needs("torch", "imageio", "imageio_ffmpeg")
     def test_frames_of_a_video(self):
         import imageio.v3 as imageio
@@ -472,7 +500,7 @@ class Recipes(Recipe):
 
     def test_each_recipe_shows_its_output_first_and_is_short(self):
         page = PAGE.read_text()
-        self.assertEqual(19, len(recipes()))
+        self.assertEqual(20, len(recipes()))
         self.assertLessEqual(len(page.split()), MOST_WORDS)
         for title, blocks in recipes().items():
             with self.subTest(title):
