@@ -125,11 +125,16 @@ class GeoTiff(unittest.TestCase):
         for name in SCENES:
             with self.subTest(scene=name):
                 self.check_cog(cogs / f"{name}.tif", name)
-        (cogs / "strips.tif").unlink()
+        os.utime(cogs / "strips.tif", (0, 0))
         self.assertEqual(
             "1 written, 3 newer than their masks, 0 failed\n", self.cogs_of(self.scenes, world.output, cogs).stdout
         )
         self.check_cog(cogs / "strips.tif", "strips")
+        before = {path: path.read_bytes() for path in self.scenes.rglob("*.tif")}
+        done = self.cogs_of(self.scenes, world.output, self.scenes)
+        self.assertEqual((1, "0 written, 0 newer than their masks, 4 failed\n"), (done.returncode, done.stdout))
+        self.assertIn("strips.tif exists and is not a file of offramp.geotiff", done.stderr)
+        self.assertEqual(before, {path: path.read_bytes() for path in self.scenes.rglob("*.tif")})
 
     def test_a_scene_without_a_place_is_named_and_the_others_are_written(self):
         scenes = self.folder / "some"

@@ -35,18 +35,31 @@ __all__ = ["main", "write_cog"]
 
 _ENDINGS = (".tif", ".tiff")
 _BLOCK = 512  # pixels of a side; also of the COG's blocks
+_SOFTWARE = {"TIFFTAG_SOFTWARE": "offramp.geotiff"}  # marks the files that may be replaced
 
 
 def write_cog(mask: str | os.PathLike[str], original: str | os.PathLike[str], cog: str | os.PathLike[str]) -> None:
     """
     Writes the class ids of `mask`, a picture of the original's size, with its colours, as a Cloud Optimised GeoTIFF at
     the position of `original`. The file appears whole, by a rename. Overviews take the nearest pixel's class.
+
+    Errors: BadArgument if `original` has no position or another size, or if `cog` exists and is not such a file.
     """
     target = pathlib.Path(cog)
+    if target.exists() and not _is_ours(target):
+        raise BadArgument(f"{target} exists and is not a file of offramp.geotiff. Give another path")
     target.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a mask has no position of its own
         _write(mask, original, target)
+
+
+def _is_ours(path: pathlib.Path) -> bool:
+    try:
+        with rasterio.open(path) as found:
+            return bool(_SOFTWARE.items() <= found.tags().items())
+    except RasterioError:
+        return False
 
 
 def _write(mask: str | os.PathLike[str], original: str | os.PathLike[str], target: pathlib.Path) -> None:
@@ -72,6 +85,7 @@ def _write(mask: str | os.PathLike[str], original: str | os.PathLike[str], targe
                     copy.write(pixels.read(1, window=rows), 1, window=rows)
                 if ColorInterp.palette in pixels.colorinterp:
                     copy.write_colormap(1, pixels.colormap(1))
+                copy.update_tags(**_SOFTWARE)
             rasterio.shutil.copy(
                 plain, made, driver="COG", compress="deflate", blocksize=_BLOCK, overview_resampling="nearest"
             )
