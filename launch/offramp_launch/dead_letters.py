@@ -214,7 +214,10 @@ def output_of(run_dir):
 
 
 def retry_all(run_dir, names, command, output, kept_open, run):
-    """`run`: run_program(), to find failing samples, or run_in_debugger(), for a whole payload."""
+    """
+    `run`: run_program(), to find failing samples, or run_in_debugger(), for a whole payload. Both run user code, which
+    takes a share of the output's lock of its own.
+    """
     code = ExitCode.OK
     for name in names:
         incident = incident_named(run_dir, name)

@@ -283,7 +283,10 @@ def is_bare(folder):
 
 
 def rename_aside(folder, run_id, note):
-    """Renames the folder to FOLDER.before-RUN_ID, and makes an equal, empty one. Returns the new name."""
+    """
+    Renames the folder to FOLDER.before-RUN_ID, and puts an empty one with its owner and mode in its place. Returns the
+    new name. Errors: LaunchError (CANNOT_WRITE).
+    """
     aside = f"{folder}.before-{run_id}"
     if os.path.lexists(aside):
         raise WriteError(

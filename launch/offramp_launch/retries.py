@@ -119,7 +119,10 @@ def left_of(incident):
 
 
 def failed_alone(incident):
-    """Whether its consumers survived. A batch that killed or hung them might do so again."""
+    """
+    Whether its consumers survived: the processor raised an error or rejected the batch. A batch that killed or hung
+    them might do so again.
+    """
     counted = [delivery for delivery in incident.get("deliveries") or [] if delivery.get("counted")]
     return bool(counted) and all(delivery.get("end") in ("failed", "rejected") for delivery in counted)
 

@@ -136,7 +136,8 @@ def job(places, argv):
     from offramp_launch.jobs import command
 
     if argv[:1] not in (["status"], ["sbatch"], ["k8s"]):
-        argv = set_up_for(places, argv, flags_of_job(argv), needs_runner=True)
+        require_runner(places)
+        argv = set_up_for(places, argv, flags_of_job(argv))
     return command.start(places, argv)
 
 

@@ -98,7 +98,9 @@ def number_of_shards(wanted, items, config, workers):
 
 
 def go_on(places, output, flags, config, shards):
-    """Continues the job in this output. `flags`: may differ from the job's in settings that do not affect results."""
+    """
+    Continues the job in this output. `flags` may differ from the job's only in settings that do not affect results.
+    """
     job = Job.found(folder_in(output))
     job.require_made_by(job_command.build_of(places))
     job_command.require_locks(output)

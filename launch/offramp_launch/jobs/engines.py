@@ -175,7 +175,10 @@ def resources_of(job, given, flags):
 
 
 def watched_by(flags):
-    """(port, readiness probe) of --http. No liveness probe: a shard does not answer while it hashes parts."""
+    """
+    (port, readiness probe) of --http. No liveness probe: a shard does not answer while it checks the output before its
+    run and hashes parts after it.
+    """
     text = take_values(flags, (address.FLAG,))[0].get(address.FLAG)
     if text is None:
         return None, None

@@ -41,7 +41,10 @@ def write_temporary(path, content):
 
 
 def link(temporary, path):
-    """Renames `temporary` to `path` unless that exists. Returns whether it did. Errors: LaunchError without links."""
+    """
+    Renames `temporary` to `path` unless that exists, and removes it in any case. Returns whether it was renamed.
+    Errors: LaunchError, if there are no hard links.
+    """
     try:
         os.link(temporary, path)
         made = True

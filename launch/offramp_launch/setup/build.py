@@ -19,7 +19,10 @@ JOB_BYTES = 2 << 30
 
 
 def configure(places, preset, definitions):
-    """Runs CMake unless this folder was configured like this before, with the same packages."""
+    """
+    Runs CMake unless this folder was configured like this before, with the same packages. Ninja handles changed
+    CMakeLists.txt.
+    """
     folder = places.build_folder(preset)
     command = ["cmake", "-S", str(places.root), "-B", str(folder), "--preset", preset, *definitions]
     stamp = folder / ".configured"

@@ -163,7 +163,9 @@ class Autoscaler:
         self.bounds = bounds
         self._moments: collections.deque = collections.deque()
         self._pid = None
-        self._settling: tuple[int, float] | None = None  # (number wanted, since when): then moments count again
+        self._settling: tuple[int, float] | None = (
+            None  # (number wanted, since when): moments count once so many are there
+        )
         self._trial: tuple[int, Window, int] | None = None  # (the number before, the window before, the number then)
         self._ceiling: tuple[int, tuple[float, float]] | None = None  # (number, load) above which more did not help
         self._room = bounds.most  # more could not be started, or died for lack of memory

@@ -52,7 +52,10 @@ class ConsumerSlots:
         self._fill(self._new_slot())
 
     def add_on_trial(self, counts):
-        """Its end is the caller's until keep(). `counts`: for staying() before keep(). Errors: LaunchError."""
+        """
+        Adds a consumer whose end the caller handles until keep(). `counts`: staying() includes it before keep().
+        Errors: LaunchError when it cannot start.
+        """
         slot = self._new_slot()
         slot.on_trial, slot.counts = True, counts
         try:

@@ -88,7 +88,10 @@ class RunHold:
             self._fd = self._of = None
 
     def keeps_memory_of(self, pids):
-        """Whether one of them opened the run, and its memory exists: one that fails early removes it."""
+        """
+        Whether one of these producers opened the run and its memory exists. One that fails early removes it, although
+        the lock is held here.
+        """
         return (
             values_in(self._endpoint).get("producer_pid") in {str(pid) for pid in pids}
             and self.held

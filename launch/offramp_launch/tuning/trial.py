@@ -56,7 +56,10 @@ class Trials:
             remove(self._folder, self._runs)
 
     def measure(self, setting, consumers, bounds, deadline):
-        """The Outcome of a run that starts with `consumers`; None if nothing was measured before the `deadline`."""
+        """
+        The Outcome of a run that starts with `consumers` and stays within `bounds`; None if nothing was measured before
+        `deadline`, by time.monotonic().
+        """
         self._number += 1
         whole, run_dir = self._folder / str(self._number), self._runs / str(self._number)
         output = whole / "output"

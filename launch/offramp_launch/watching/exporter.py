@@ -53,7 +53,10 @@ class StatusExporter:
             self._begin_server()
 
     def end(self, describe):
-        """Writes and sends a last document, which the server keeps. `describe()`: the status document."""
+        """
+        Writes and sends a last document, which the server keeps, once the overseer's loop is over. `describe()`: the
+        status document.
+        """
         self._is_closing = True
         self._write_metrics(describe)
         if self._server:

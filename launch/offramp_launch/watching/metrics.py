@@ -62,7 +62,10 @@ FAMILIES = (
 
 
 def families_of(document, now):
-    """One series of each kind per run, with --gpus per worker, so that sum() is the total. `now`: since 1970."""
+    """
+    One series of each kind per run; with --gpus one per worker, labelled `gpu`, so that sum() is the total. `now`: when
+    the launcher wrote the document, in seconds since 1970.
+    """
     families = {name: Family(f"offramp_{name}", kind, text) for name, kind, text in FAMILIES}
     add_run(families, document, now)
     workers = (document.get("status") or {}).get("workers")
