@@ -178,6 +178,8 @@ std::string_view ItemKeys::part_of(std::string_view name) const {
         name.remove_prefix(1);
     else if (name.starts_with("./"))
         name.remove_prefix(2);
+    else
+        while (name.starts_with("../")) name.remove_prefix(3);
     return names_are_ == NamesAre::Ids ? name : without_image_extension(name);
 }
 

@@ -226,7 +226,8 @@ TiffPicture open_tiff(PictureBytes bytes, PixelForm form) {
     TiffPicture picture(std::move(bytes), kMostTiledPixels, form.channels == 0 ? TiffPart::Colours : TiffPart::Numbers);
     if (form.channels != 0 && picture.channels() != form.channels)
         throw UnreadableItem("TIFF with " + std::to_string(picture.channels()) + " bands, and the model takes " +
-                             std::to_string(form.channels));
+                             std::to_string(form.channels) +
+                             ". Leave it out, or write its bands into a file of that many (gdal_translate -b)");
     return picture;
 }
 

@@ -9,7 +9,7 @@
 
 namespace offramp {
 
-// The pixels to decode. Null channels: 8-bit RGB. Otherwise TIFF files of that many channels, as numbers in float32, a
+// The pixels to decode. 0 channels: 8-bit RGB. Otherwise TIFF files of that many channels, as numbers in float32, a
 // pixel's channels together; all other pictures are unreadable.
 struct PixelForm {
     std::uint32_t channels = 0;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,16 +37,27 @@ void unpack(const std::uint8_t* line, unsigned bits, std::size_t first, std::siz
 }
 
 template <class Number>
+float to_float(Number number) {
+    return static_cast<float>(number);
+}
+// A conversion out of range is undefined.
+float to_float(double number) {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    if (std::abs(number) <= kMost || !std::isfinite(number)) return static_cast<float>(number);
+    return std::copysign(std::numeric_limits<float>::infinity(), static_cast<float>(std::copysign(1.0, number)));
+}
+
+template <class Number>
 void in_float32(const std::uint8_t* line, std::size_t first, std::size_t count, std::size_t every, std::uint8_t* to) {
     for (std::size_t i = 0; i < count; ++i) {
         Number number{};
         std::memcpy(&number, line + (first + i) * sizeof number, sizeof number);
-        const auto value = static_cast<float>(number);
+        const float value = to_float(number);
         std::memcpy(to + i * every * sizeof value, &value, sizeof value);
     }
 }
 
-// The types of Numbers. Bits that are no IEEE number of C++, such as half precision, are not read.
+// The types of Numbers. Other sizes, such as half precision, are not read.
 using ToNumbers = void (*)(const std::uint8_t*, std::size_t, std::size_t, std::size_t, std::uint8_t*);
 ToNumbers to_numbers_of(std::uint16_t form, unsigned bits) {
     if (form == SAMPLEFORMAT_UINT || form == SAMPLEFORMAT_VOID)

@@ -4,7 +4,7 @@ Cloud Optimised GeoTIFFs of the masks of a run with `--tile`, each with the posi
     python -m offramp.geotiff SCENES MASKS COGS
 
 SCENES is the run's `--input`, a folder of GeoTIFF files. MASKS is its `--output`. COGS/KEY.tif is written for each mask
-KEY.png, unless it is newer than the mask already.
+KEY.png, unless it is newer than the mask and the scene already.
 
 Tested with rasterio 1.4.4. Importing this module imports rasterio; importing offramp does not.
 """
@@ -12,7 +12,6 @@ Tested with rasterio 1.4.4. Importing this module imports rasterio; importing of
 from __future__ import annotations
 
 import argparse
-import glob
 import os
 import pathlib
 import sys
@@ -35,6 +34,7 @@ __all__ = ["main", "write_cog"]
 
 _ENDINGS = (".tif", ".tiff")
 _BLOCK = 512  # pixels of a side; also of the COG's blocks
+_END_OF_PNG = b"\0\0\0\0IEND\xaeB`\x82"
 _SOFTWARE = {"TIFFTAG_SOFTWARE": "offramp.geotiff"}  # marks the files that may be replaced
 
 
@@ -43,36 +43,55 @@ def write_cog(mask: str | os.PathLike[str], original: str | os.PathLike[str], co
     Writes the class ids of `mask`, a picture of the original's size, with its colours, as a Cloud Optimised GeoTIFF at
     the position of `original`. The file appears whole, by a rename. Overviews take the nearest pixel's class.
 
-    Errors: BadArgument if `original` has no position or another size, or if `cog` exists and is not such a file.
+    Errors: BadArgument if `mask` is truncated or is no mask, if `original` has no position or another size, or if `cog`
+    exists and is not such a file.
     """
     target = pathlib.Path(cog)
-    if target.exists() and not _is_ours(target):
-        raise BadArgument(f"{target} exists and is not a file of offramp.geotiff. Give another path")
+    _require_replaceable(target)
+    _require_whole(mask)
     target.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotGeoreferencedWarning)  # a mask has no position of its own
         _write(mask, original, target)
 
 
-def _is_ours(path: pathlib.Path) -> bool:
+def _require_replaceable(cog: pathlib.Path) -> None:
+    if not os.path.lexists(cog):
+        return
     try:
-        with rasterio.open(path) as found:
-            return bool(_SOFTWARE.items() <= found.tags().items())
+        with rasterio.open(cog) as found:
+            is_ours = _SOFTWARE.items() <= found.tags().items()
     except RasterioError:
-        return False
+        is_ours = False
+    if not is_ours:
+        raise BadArgument(f"{cog} exists and is not a file of offramp.geotiff. Give another folder for the results")
+
+
+def _require_whole(mask: str | os.PathLike[str]) -> None:
+    """GDAL reads a truncated PNG without an error."""
+    with open(mask, "rb") as file:
+        file.seek(max(os.path.getsize(mask) - len(_END_OF_PNG), 0))
+        if file.read() != _END_OF_PNG:
+            raise BadArgument(f"{mask} is truncated, or is not a PNG file. Continue its run with --resume")
 
 
 def _write(mask: str | os.PathLike[str], original: str | os.PathLike[str], target: pathlib.Path) -> None:
     with rasterio.open(original) as scene:
         if scene.crs is None or scene.transform.is_identity:
-            raise BadArgument(f"{original} has no position: it lacks a coordinate reference system or a transform")
+            raise BadArgument(
+                f"{original} has no position: it lacks a coordinate reference system or a transform. Add them, such as "
+                "with rio edit-info"
+            )
         with (
             rasterio.open(mask) as pixels,
             tempfile.TemporaryDirectory(prefix=".offramp-", dir=target.parent) as folder,
         ):
+            if pixels.count != 1:
+                raise BadArgument(f"{mask} has {pixels.count} bands, and a mask has 1. Give the results of mask-png")
             if (pixels.width, pixels.height) != (scene.width, scene.height):
                 raise BadArgument(
-                    f"{mask} has {pixels.width} x {pixels.height} pixels, and {original} {scene.width} x {scene.height}"
+                    f"{mask} has {pixels.width} x {pixels.height} pixels, and {original} {scene.width} x {scene.height}. "
+                    "Give the folder that the run read"
                 )
             # A PNG can be read only from its top, and a COG is not written in that order.
             plain, made = f"{folder}/plain.tif", f"{folder}/cog.tif"
@@ -87,7 +106,13 @@ def _write(mask: str | os.PathLike[str], original: str | os.PathLike[str], targe
                     copy.write_colormap(1, pixels.colormap(1))
                 copy.update_tags(**_SOFTWARE)
             rasterio.shutil.copy(
-                plain, made, driver="COG", compress="deflate", blocksize=_BLOCK, overview_resampling="nearest"
+                plain,
+                made,
+                driver="COG",
+                compress="deflate",
+                blocksize=_BLOCK,
+                overview_resampling="nearest",
+                bigtiff="if_safer",
             )
             os.replace(made, target)
 
@@ -107,8 +132,17 @@ def _pairs(scenes: pathlib.Path, masks: pathlib.Path) -> Iterator[tuple[str, pat
 
 
 def _files_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Like a run: also behind links, without hidden entries."""
-    return sorted(map(pathlib.Path, glob.glob(f"{glob.escape(str(folder))}/**/*", recursive=True)))
+    """Like a run: also behind links, each folder once, without hidden entries."""
+    files, visited = [], set()
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        facts = os.stat(parent)
+        if (facts.st_dev, facts.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((facts.st_dev, facts.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files += [pathlib.Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(files)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,13 +161,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         cog = given.cogs / f"{key}.tif"
         try:
             if len(originals) != 1:
-                raise BadArgument(f"{len(originals)} TIFF files in {given.scenes} are named {key}")
-            if cog.exists() and cog.stat().st_mtime_ns > mask.stat().st_mtime_ns:
+                raise BadArgument(
+                    f"{len(originals)} TIFF files in {given.scenes} are named {key}. Call "
+                    "offramp.geotiff.write_cog(mask, scene, cog) for it"
+                )
+            _require_replaceable(cog)
+            if cog.exists() and cog.stat().st_mtime_ns > max(mask.stat().st_mtime_ns, originals[0].stat().st_mtime_ns):
                 kept += 1
                 continue
             write_cog(mask, originals[0], cog)
             written += 1
-        except (BadArgument, OSError, RasterioError) as problem:
+        except (BadArgument, OSError, RasterioError, ValueError) as problem:  # CRSError is a ValueError
             failed += 1
             print(f"{mask}: {problem}", file=sys.stderr)
     print(f"{written} written, {kept} newer than their masks, {failed} failed")

@@ -355,7 +355,7 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
     if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
         throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
-                              "' takes pictures of " + std::to_string(size.height) + " x " +
+                              "' takes " + (takes_bands ? "bands" : "pictures") + " of " + std::to_string(size.height) + " x " +
                               std::to_string(size.width) + " pixels",
                           "Give --tile the model's own size, if it is square, or leave --tile out");
     std::shared_ptr<PictureList> pictures =
@@ -386,7 +386,8 @@ void add_shapes(const PictureList& list, std::uint64_t pictures, std::span<const
         try {
             const ItemShapes::Shape shape = shape_of(decoder, list.place(picture), form);
             if (!declared.empty() && !std::ranges::equal(shape, declared, fits_extent))
-                throw UnreadableItem("TIFF of " + shape_text(shape) + ", and the model takes " + shape_text(declared));
+                throw UnreadableItem("TIFF of " + shape_text(shape) + ", and the model takes " + shape_text(declared) +
+                                     ". Leave it out, or cut it to that shape");
             shapes.add(shape);
         } catch (const UnreadableItem& unreadable) {
             shapes.add_unreadable(list.origin(picture) + ": " + unreadable.what());

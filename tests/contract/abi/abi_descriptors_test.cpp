@@ -185,7 +185,7 @@ class Descriptors : public AbiWorld {
 
 TEST_F(Descriptors, RunOutWhenAnEgressOpens) {
     std::uint32_t refused = 0;
-    opened();  // what a process keeps open is open
+    opened();  // opens what a process keeps open, such as its log
     const auto held = held_by_this_process();
     for (std::uint32_t free = 0; free <= kMostFree; ++free) {
         SCOPED_TRACE(free);

@@ -241,7 +241,7 @@ class GpuFailures : public testing::Test {
         ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
         folder_ = pattern;
         gpu().restart();
-        EXPECT_TRUE(SmallRun(folder_).open());  // what a process keeps open is open
+        EXPECT_TRUE(SmallRun(folder_).open());  // opens what a process keeps open, such as its log
     }
     void TearDown() override {
         gpu().restart();

@@ -98,7 +98,7 @@ TEST_F(TiledPicturesSource, CutsTilesInOrder) {
     EXPECT_EQ(source->origin(1), folder / "a.png" + ", tile 0,1");
 }
 
-// Of a picture of TIFF files with many channels; sample i of a picture is i modulo 65,536.
+// Sample i of a file is i modulo 65,536.
 TEST_F(TiledPicturesSource, CutsBandsOfTiffFiles) {
     constexpr std::uint16_t kChannels = 5;
     const ImageSize size{53, 37}, narrow{9, 40};
