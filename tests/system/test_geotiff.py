@@ -130,6 +130,12 @@ class GeoTiff(unittest.TestCase):
             "1 written, 3 newer than their masks, 0 failed\n", self.cogs_of(self.scenes, world.output, cogs).stdout
         )
         self.check_cog(cogs / "strips.tif", "strips")
+        whole = (world.output / "strips.png").read_bytes()
+        (world.output / "strips.png").write_bytes(whole[:-40])
+        done = self.cogs_of(self.scenes, world.output, cogs)
+        self.assertEqual((1, "0 written, 3 newer than their masks, 1 failed\n"), (done.returncode, done.stdout))
+        self.assertIn("strips.png is truncated", done.stderr)
+        (world.output / "strips.png").write_bytes(whole)
         before = {path: path.read_bytes() for path in self.scenes.rglob("*.tif")}
         done = self.cogs_of(self.scenes, world.output, self.scenes)
         self.assertEqual((1, "0 written, 0 newer than their masks, 4 failed\n"), (done.returncode, done.stdout))

@@ -354,8 +354,8 @@ std::unique_ptr<BatchSource> make_picture_source(std::string_view name, const So
     expect(size.pixels() > 0 && (takes_bands || input.shape[1] == 3), "a model's picture is [rows, 3, height, width]");
     const TileSize tiles{options.input->tile, options.input->tile == 0 ? 0 : options.input->overlap_pixels()};
     if (tiles.tile > 0 && !(size == ImageSize{tiles.tile, tiles.tile}))
-        throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model +
-                              "' takes " + (takes_bands ? "bands" : "pictures") + " of " + std::to_string(size.height) + " x " +
+        throw ConfigError("--tile " + std::to_string(tiles.tile) + ": the model '" + options.model->model + "' takes " +
+                              (takes_bands ? "bands" : "pictures") + " of " + std::to_string(size.height) + " x " +
                               std::to_string(size.width) + " pixels",
                           "Give --tile the model's own size, if it is square, or leave --tile out");
     std::shared_ptr<PictureList> pictures =

@@ -293,7 +293,8 @@ TEST_F(NumbersTest, RefusesOtherFilesByName) {
     const Page made = page_of(SAMPLEFORMAT_UINT, 16);
     const std::string good = folder.write("good.tif", encode_tiff({made.page}));
     EXPECT_EQ(reason(good), "it was read");
-    EXPECT_EQ(reason(good, 13), "TIFF with 5 bands, and the model takes 13. Leave it out, or write its bands into a file of that many "
+    EXPECT_EQ(reason(good, 13),
+              "TIFF with 5 bands, and the model takes 13. Leave it out, or write its bands into a file of that many "
               "(gdal_translate -b)");
     EXPECT_THAT(reason_of_tiff(good), HasSubstr("5 channels of gray")) << "as a picture";
     EXPECT_THAT(reason(folder.write("a.png", encode_png({4, 4}, noise({4, 4})))), HasSubstr("reads TIFF files only"));
