@@ -28,12 +28,23 @@ def differences(wanted, found):
     for name, path in results_in(wanted).items():
         if name not in after:
             continue
-        if path.suffix == ".sqlite":
-            pairs = itertools.zip_longest(rows_of(path), rows_of(after[name]))
-            named.update({} if all(one == other for one, other in pairs) else {name: "has other rows"})
-        elif not filecmp.cmp(path, after[name], shallow=False):
-            named[name] = "has other bytes"
+        if how := difference(path, after[name]):
+            named[name] = how
     return dict(sorted(named.items()))
+
+
+def difference(wanted, found):
+    """How the file `found` differs; empty if it does not."""
+    if wanted.suffix == ".sqlite":
+        with contextlib.suppress(sqlite3.Error):  # not a database
+            pairs = itertools.zip_longest(rows_of(wanted), rows_of(found))
+            return "" if all(one == other for one, other in pairs) else "has other rows"
+    return "" if filecmp.cmp(wanted, found, shallow=False) else "has other bytes"
+
+
+def confirmed(named, unstable):
+    """The differences `named` without those that undisturbed runs have. A file that these change may still be lost."""
+    return {name: how for name, how in named.items() if unstable.get(name) != how}
 
 
 def rows_of(path):

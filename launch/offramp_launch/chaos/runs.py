@@ -13,7 +13,7 @@ from typing import Any
 
 from offramp_launch import interrupts
 from offramp_launch.arguments import without_values, words_of
-from offramp_launch.chaos.results import differences, results_in
+from offramp_launch.chaos.results import confirmed, differences, results_in
 from offramp_launch.commanded_run import begin, failure_of, paths_within, remove, within
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.run_dir import LIVE, STATUS, read_endpoint, read_object
@@ -91,14 +91,13 @@ class Runs:
         self._output.rename(self.scratch / "disturbed")
         self._compute(again := self.scratch / "undisturbed-again")
         unstable = differences(self._wanted, again)
-        confirmed = {name: how for name, how in named.items() if name not in unstable}
-        if not confirmed:
+        if not (remaining := confirmed(named, unstable)):
             raise UsageError(
                 f"two undisturbed runs differ already, in {len(unstable)} files such as {next(iter(unstable))}: "
                 f"these results are not deterministic, so they cannot be compared. See {self._wanted} and {again}",
                 "Let the processor write the same bytes for the same sample; on a GPU, pass --deterministic",
             )
-        return confirmed
+        return remaining
 
     def _compute(self, folder):
         self._start()
