@@ -26,7 +26,7 @@ NOTES = """- The launcher exits with the producer's code, unless it stopped the 
 - `shard` exits with 0, with 75 if another attempt may help, or with a permanent code.
 - `doctor` exits with 0 if nothing is missing, otherwise with the code that a run would exit with for the first missing item.
 - `test` exits with ctest's code.
-- `chaos` exits with 0 if all results were the same, with 1 if something did not hold, with 64 if the results differ without a disturbance, and with 130 after Ctrl-C.
+- `chaos` exits with 0 if all results were the same, with 1 if something did not hold, with 64 if there are no results or they differ without a disturbance, and with 130 after Ctrl-C.
 - `bench` exits with 0 if every row was measured or left out for something this machine lacks, with 1 if a row failed, and with 69 if a row needs a GPU and there is none.
 """
 

@@ -21,6 +21,7 @@ from offramp_launch.watching import address
 
 FOR, UNITS = "10m", {"": 1, "s": 1, "m": 60, "h": 3600}
 MOST_SHOWN = 20
+ZARR = "python:offramp.zarr:Writer"  # writes to its option `path`
 REFUSED = {
     "--gpus": "it disturbs one producer. Give --device cuda:N",
     "--shards": "it disturbs one producer",
@@ -49,22 +50,21 @@ def start(places, argv):
     with interrupts.deferred():
         runs = Runs(places, flags, config, consumers, beside, seed)
     held, keeps, code = 0, True, ExitCode.OK
-    wrong: list = []
     try:
         note(f"seed {seed}; scratch folder {runs.scratch}")
         files, seconds = runs.undisturbed()
         note(f"undisturbed run: {files} files in {seconds:.1f} s")
-        while not wrong and (not held or time.monotonic() < deadline):
-            wrong = runs.disturbed()
-            held += not wrong
-            note(f"disturbed run {held + bool(wrong)} {'DID NOT HOLD' if wrong else 'held'}")
-        keeps, code = bool(wrong), ExitCode.INTERNAL if wrong else ExitCode.OK
+        while not runs.wrong and (not any(runs.tally[kind] for kind in DECK) or time.monotonic() < deadline):
+            runs.disturbed()
+            held += not runs.wrong
+            note(f"disturbed run {held + bool(runs.wrong)} {'DID NOT HOLD' if runs.wrong else 'held'}")
+        keeps, code = bool(runs.wrong), ExitCode.INTERNAL if runs.wrong else ExitCode.OK
     except KeyboardInterrupt:
-        keeps, code = bool(wrong), ExitCode.INTERRUPTED
+        keeps, code = bool(runs.wrong), ExitCode.INTERRUPTED
     finally:
         with interrupts.deferred():
             runs.close(keeps)
-    print("\n".join(report(runs, held, wrong)), flush=True)
+    print("\n".join(report(runs, held)), flush=True)
     return int(code)
 
 
@@ -111,7 +111,13 @@ def refuse_flags(flags, config):
 def refuse_settings(config):
     if config.get("when-full") == "drop":
         raise UsageError("chaos cannot compare runs with --when-full drop: each drops others", "Give wait or spill")
-    if "write" in config.get("processor", "").split(",") and not folder_written_to(config):
+    processors = config.get("processor", "").split(",")
+    if ZARR in processors:
+        raise UsageError(
+            f"chaos does not accept --processor {ZARR}: it would write to the array of your results",
+            "Give another processor",
+        )
+    if "write" in processors and not folder_written_to(config):
         raise UsageError(
             f"chaos cannot compare what --processor write sends to --write-path {config['write-path']}",
             "Give a folder, or another processor",
@@ -122,21 +128,37 @@ def refuse_settings(config):
 
 
 def parent_of_scratch(places, config, given):
-    folder = pathlib.Path(given).absolute() if given else folder_for_results(config, places)
+    output = os.path.realpath(config["output"]) if config.get("output") else ""
+    folder = pathlib.Path(given).absolute() if given else folder_for_results({**config, "output": output}, places)
     if not folder.is_dir() or not os.access(folder, os.W_OK) or is_within(folder, config.get("input")):
         raise UsageError(
             f"--scratch {folder} is not a folder that you may write to, outside --input", "Make it, or give another"
         )
+    if output and not given and file_system_of(folder) != file_system_of(output):
+        raise UsageError(
+            f"chaos finds no folder for its results on the file system of --output {output}, outside that folder",
+            "Give one with --scratch DIR",
+        )
     return folder
 
 
-def report(runs, held, wrong):
+def file_system_of(path):
+    """Of the folder that exists, or will hold it."""
+    return next(each for each in (pathlib.Path(path), *pathlib.Path(path).parents) if each.exists()).stat().st_dev
+
+
+def report(runs, held):
     """Lines: what happened and what held."""
+    wrong = runs.wrong
     counts = {"disturbed runs": held + bool(wrong), "of which held": held}
     counts.update({kind: runs.tally[kind] for kind in (*DECK, RESUMED, COMPARED)})
     lines = ["", *(f"{name:21} {number}" for name, number in counts.items())]
     if not wrong:
-        return [*lines, "did not hold          nothing"]
+        return [*lines, "failed                none"]
     more = [f"  and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
-    lines += [f"did not hold          {len(wrong)}", *(f"  {text}" for text in wrong[:MOST_SHOWN]), *more]
+    lines += [
+        f"{'failed' if runs.is_confirmed else 'failed, unconfirmed':21} {len(wrong)}",
+        *(f"  {text}" for text in wrong[:MOST_SHOWN]),
+        *more,
+    ]
     return [*lines, f"kept                  {runs.scratch}, {runs.logs}"]

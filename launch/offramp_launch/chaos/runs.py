@@ -37,12 +37,16 @@ LOOK_SECONDS = 0.01
 class Runs:
     """
     Owns: a folder for results, one for run directories, the processes of its runs, and their lifeline. Thread: one.
-    Blocks: until a run has ended. `tally`: what has happened.
+    Blocks: until a run has ended. `tally`: what has happened. `wrong`: what did not hold, as texts. `is_confirmed`:
+    whether undisturbed runs do not differ so.
     """
 
     def __init__(self, places, flags, config, consumers, beside, seed):
         self._places, self._flags, self._consumers = places, flags, consumers
-        self._random, self._deck, self._mark = random.Random(seed), [], secrets.token_hex(4)
+        # Times and victims depend on the machine, so the order has a generator of its own.
+        self._order = random.Random(seed)
+        self._random = random.Random(self._order.getrandbits(32))
+        self._deck, self._mark = [], secrets.token_hex(4)
         self.scratch = pathlib.Path(tempfile.mkdtemp(prefix=".offramp-chaos-", dir=beside))
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="offramp-chaos-"))  # a path short enough for sockets
         self._lifeline = os.pipe()
@@ -52,7 +56,10 @@ class Runs:
         if "--write-path" in self._apart:
             self._apart["--write-path"] = self._output / "written"
         self._starts, self._paused = 0, {}
+        self._killed: set = set()  # kinds of kills since the last start
         self.tally: collections.Counter = collections.Counter()
+        self.wrong: list = []
+        self.is_confirmed = True
         self._process: Any = None  # subprocess.Popen of the current run
 
     _run_dir = property(lambda self: self.logs / str(self._starts))
@@ -71,23 +78,28 @@ class Runs:
         began = time.monotonic()
         self._compute(self._wanted)
         self._seconds = time.monotonic() - began
-        return len(results_in(self._wanted)), self._seconds
+        if not (files := results_in(self._wanted)):
+            raise UsageError(
+                f"the undisturbed run wrote no files to its output, so there is nothing to compare. See {self.logs}",
+                "Give a processor that writes to the run's output",
+            )
+        return len(files), self._seconds
 
     def disturbed(self):
-        """Computes the results once more, with disturbances. Returns what did not hold, as texts."""
-        wrong = self._disturb_to_the_end()
-        if not wrong:
-            named = differences(self._wanted, self._output)
-            self.tally[COMPARED] += len(results_in(self._wanted))
-            wrong = [*self._left_over(), *(f"{name} {how}" for name, how in self._confirmed(named).items())]
-        if not wrong:
+        """Computes the results once more, with disturbances. Sets `wrong`."""
+        self.wrong = self._disturb_to_the_end()
+        if self.wrong:
+            return
+        left, named = self._left_over(), differences(self._wanted, self._output)
+        self.tally[COMPARED] += len(results_in(self._wanted))
+        self.wrong, self.is_confirmed = [*left, *texts_of(named)], not named
+        if named:  # Ctrl-C while they are confirmed leaves them in `wrong`
+            self.wrong, self.is_confirmed = [*left, *texts_of(self._confirmed(named))], True
+        if not self.wrong:
             remove(self._output, *(path for path in self.logs.iterdir() if path.is_dir()))
-        return wrong
 
     def _confirmed(self, named):
         """The differences that a second undisturbed run does not have. Errors: UsageError if it has all of them."""
-        if not named:
-            return named
         self._output.rename(self.scratch / "disturbed")
         self._compute(again := self.scratch / "undisturbed-again")
         unstable = differences(self._wanted, again)
@@ -108,10 +120,10 @@ class Runs:
 
     def _disturb_to_the_end(self):
         """Starts and resumes the run until it has ended. Returns what did not hold, as texts."""
-        left, patience = MOST, max(LEAST_PATIENCE, PATIENCE * self._seconds)
+        left, patience, began = MOST, max(LEAST_PATIENCE, PATIENCE * self._seconds), time.monotonic()
         while True:
             self._start("--resume")
-            is_disturbed, last = False, time.monotonic()
+            last = time.monotonic()
             following = last + self._share(BETWEEN)
             while self._process.poll() is None:
                 now = time.monotonic()
@@ -120,19 +132,22 @@ class Runs:
                     return [f"the run does not end within {patience:.0f} s of the last disturbance"]
                 if left and now >= following:
                     if self._disturb():
-                        left, is_disturbed, last = left - 1, True, now
+                        left, last = left - 1, now
                     following = time.monotonic() + self._share(BETWEEN)
                 time.sleep(LOOK_SECONDS)
             self._continue_paused()
             code = shell_code(self._process.returncode)
             if code == ExitCode.OK:
+                if left == MOST:  # undisturbed, and faster than the first run, which filled the caches
+                    self._seconds = min(self._seconds, time.monotonic() - began)
                 return []
-            if not is_disturbed or code not in OF_DEATHS:
+            if not is_continued(code, self._killed):
                 return [f"the run ended with exit code {code}: {self._failure()}"]
             self.tally[RESUMED] += 1
 
     def _start(self, *more):
         self._starts += 1
+        self._killed = set()
         run_id = f"chaos-{self._mark}-{self._starts}"
         own = {"--output": self._output, "--run-dir": self._run_dir, "--run-id": run_id, **self._apart}
         flags = [*without_values(self._flags, own), *words_of(own), *more]
@@ -150,7 +165,7 @@ class Runs:
         """The next disturbance. False where its victim does not exist: others come first."""
         if not self._deck:
             self._deck = [kind for kind, number in DECK.items() for _ in range(number)]
-            self._random.shuffle(self._deck)
+            self._order.shuffle(self._deck)
         kind = self._deck.pop()
         if {ALL: self._kill_everything, SCALED: self._scale}.get(kind, lambda: self._hit(kind))():
             self.tally[kind] += 1
@@ -169,6 +184,8 @@ class Runs:
         victim = self._random.choice(sorted(victims))
         if kind == PAUSED:
             self._paused[victim] = time.monotonic() + self._share(PAUSE)
+        else:
+            self._killed.add(kind)
         return send(victim, signal.SIGSTOP if kind == PAUSED else signal.SIGKILL)
 
     def _scale(self):
@@ -184,6 +201,7 @@ class Runs:
 
     def _kill_everything(self):
         """Whether the launcher died by it. Errors: LaunchError if a process does not die."""
+        self._killed.add(ALL)
 
         def are_gone():
             pids = sorted(self._processes())
@@ -214,6 +232,16 @@ class Runs:
 
         within(LEFT_SECONDS, lambda: not any(left().values()))
         return [f"left over: {what} {', '.join(map(str, names))}" for what, names in left().items() if names]
+
+
+def is_continued(code, killed):
+    """Whether --resume may continue a run that ended so after these kinds of kills."""
+    # After the death of a loop, its wrapper may exit with any code.
+    return PRODUCER in killed or bool(killed) and code in OF_DEATHS
+
+
+def texts_of(named):
+    return [f"{name} {how}" for name, how in named.items()]
 
 
 def send(pid, number):

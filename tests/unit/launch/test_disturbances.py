@@ -1,4 +1,4 @@
-"""How `chaos` compares the results of two runs."""
+"""How `chaos` compares results, where it writes them, and which ends of a disturbed run it continues."""
 
 import contextlib
 import pathlib
@@ -7,7 +7,9 @@ import sqlite3
 import tempfile
 import unittest
 
+from offramp_launch.chaos.command import parent_of_scratch
 from offramp_launch.chaos.results import confirmed, differences
+from offramp_launch.chaos.runs import ALL, CONSUMER, PRODUCER, is_continued
 
 
 class ResultsTest(unittest.TestCase):
@@ -52,6 +54,25 @@ class ResultsTest(unittest.TestCase):
             {"lost": "is missing", "other": "has other bytes"},
             confirmed({"changes": "has other bytes", "lost": "is missing", "other": "has other bytes"}, unstable),
         )
+
+    def test_results_are_written_beside_the_folder_behind_a_link(self):
+        (self.wanted / "results").mkdir()
+        (link := self.found / "link").symlink_to(self.wanted / "results")
+        self.assertEqual(self.wanted.resolve(), parent_of_scratch(None, {"output": str(link)}, None))
+
+
+class EndTest(unittest.TestCase):
+    def test_a_run_is_continued_only_after_a_kill(self):
+        for code, killed, expected in (
+            (84, {CONSUMER}, True),
+            (137, {ALL}, True),
+            (1, {CONSUMER}, False),
+            (1, {PRODUCER}, True),  # a script's code after its loop was killed
+            (84, set(), False),  # only paused or scaled
+            (137, set(), False),
+        ):
+            with self.subTest(code=code, killed=killed):
+                self.assertEqual(expected, is_continued(code, killed))
 
 
 if __name__ == "__main__":
