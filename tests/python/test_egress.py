@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import tempfile
 import textwrap
 import threading
 import time
@@ -16,6 +17,7 @@ import warnings
 import weakref
 
 import offramp
+from offramp._consumers import GiveUps
 from offramp._run import Stats, WaitWarner
 from world import DTYPES, WATCHDOG_SECONDS, World, needs_numpy, wait_for
 
@@ -76,7 +78,7 @@ class Outage(unittest.TestCase):
     def test_warnings_about_an_unreachable_sink_become_rarer(self):
         messages, now = [], 0
         reasons = {5: "no route", 70: "refused", 200: "no route"}
-        warner = WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}, lambda: reasons.get(now, ""))
+        warner = WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}, lambda _: reasons.get(now, ""))
         for now in range(1, 400):
             with unittest.mock.patch("offramp._run.time") as clock, warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("default")
@@ -86,6 +88,38 @@ class Outage(unittest.TestCase):
         self.assertEqual([5, 35, 65, 125, 200, 230, 260, 320], [now for now, _ in messages])
         self.assertRegex(messages[1][1], "^consumers cannot write 6 samples: no route. The loop waits, .*run/logs")
         self.assertRegex(messages[3][1], "^consumers cannot write 6 samples: refused")
+
+    def test_an_outage_in_either_log_format_counts_only_in_the_wait_that_it_delays(self):
+        plain = "[run] {}\n".format
+        for form in (plain, lambda text: json.dumps({"level": "info", "message": text}) + "\n"):
+            with tempfile.TemporaryFile() as output:
+                warner = WaitWarner({"run_dir": b"run", "visibility_timeout_seconds": 0.0}, GiveUps(output).reason)
+
+                def give_up(why):
+                    for text in (
+                        f"consumer-1: error: {why}",
+                        "consumer-1 (pid 7) ended with exit code 75; starting it again in 1.0 s",
+                    ):
+                        output.write(form(text).encode())
+                    output.flush()
+
+                def warnings_at(now):
+                    with (
+                        unittest.mock.patch("offramp._run.time") as clock,
+                        warnings.catch_warnings(record=True) as seen,
+                    ):
+                        warnings.simplefilter("default")
+                        clock.monotonic.return_value = now
+                        warner.look(lambda: Stats(samples_submitted=9))
+                    return [str(each.message).partition(". ")[0] for each in seen]
+
+                give_up("before the first wait")
+                self.assertEqual([], warnings_at(1.0))
+                warner.begin()
+                give_up("before the second wait")
+                self.assertEqual([], warnings_at(2.0))
+                give_up("no route")
+                self.assertEqual(["consumers cannot write 9 samples: no route"], warnings_at(3.0))
 
 
 @needs_numpy

@@ -730,6 +730,8 @@ class Refused(Loops):
         self.assertEqual(
             "it is full. Make room", final_messages("[run] begins\n{}\nofframp: it is full\n    Make room\n")
         )
+        records = [json.dumps({"message": text}) for text in ("begins", "offramp: it is full\n    Make room")]
+        self.assertEqual("it is full. Make room", final_messages("\n".join([*records, '{"progress": {}}'])))
         self.assertEqual("it printed nothing", final_messages("\n"))
         self.assertEqual(
             "Give resume=True to leave out what is done, with egress.pending(), settings={'overwrite': True} to keep them under another name, or another output: "

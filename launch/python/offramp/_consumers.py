@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import numbers
 import os
 import pathlib
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Mapping
+from typing import IO, Callable, Mapping
 
 from offramp import _validate
 from offramp._errors import BadArgument, ConsumersFailed, Error, LibraryNotFound, Timeout
@@ -23,9 +24,9 @@ LOOK_AGAIN_SECONDS = 0.01
 LAST_OUTPUT_BYTES = 1 << 16  # of the output's end, searched for the final messages
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")  # flags with several values, separated by commas
-# In the command's output: a consumer's error, and the end of one that could not reach its sink, such as a database.
-ERROR = re.compile(r"\[run\] (consumer-\d+): error: (.*)")
-GAVE_UP = re.compile(r"\[run\] (consumer-\d+) \(pid \d+\) ended with exit code 75;")
+# Messages of the command: a consumer's error, and the end of one that could not reach its sink, such as a database.
+ERROR = re.compile(r"(?:\[run\] )?(consumer-\d+): error: (.*)")
+GAVE_UP = re.compile(r"(?:\[run\] )?(consumer-\d+) \(pid \d+\) ended with exit code 75;")
 # The Egress argument for each flag.
 _IN_PYTHON = {
     "resume": "resume=True",
@@ -76,8 +77,7 @@ class ConsumerGroup:
         self._has_work = False
         self._earlier_logs = self._logs_of_consumers()
         self._output = tempfile.TemporaryFile()
-        self._searched = 0  # bytes of the output
-        self._errors: dict[str, str] = {}  # the last one of each consumer, in these bytes
+        self.unreachable = GiveUps(self._output).reason
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
             [*launcher_command("consume"), *flags],
@@ -92,21 +92,6 @@ class ConsumerGroup:
         """Errors: ConsumersFailed or BadArgument, once the command has exited."""
         if self._process.poll() is not None:
             raise self._failure()
-
-    def unreachable(self) -> str:
-        """
-        Why a consumer gave up waiting for its sink since the last call; "" if none did. The command starts another one.
-        """
-        output = os.pread(self._output.fileno(), LAST_OUTPUT_BYTES, self._searched)
-        lines = output[: output.rfind(b"\n") + 1] or output * (len(output) == LAST_OUTPUT_BYTES)
-        self._searched += len(lines)
-        why = ""
-        for line in lines.decode(errors="replace").splitlines():
-            if error := ERROR.match(line):
-                self._errors[error[1]] = error[2]
-            elif gave_up := GAVE_UP.match(line):
-                why = self._errors.pop(gave_up[1], f"{gave_up[1]} ended with exit code 75")
-        return why
 
     def wait_for_first(self, stats: Callable[[], Stats], deadline: float | None) -> None:
         """
@@ -174,6 +159,42 @@ class ConsumerGroup:
         logs = f"{self._run_dir}/logs"
         message = in_python(message) + ("" if logs in message else f" (logs: {logs})")
         return ConsumersFailed(message, code if code >= 0 else 128 - code)
+
+
+class GiveUps:
+    """Finds consumers that gave up waiting for their sink. Borrows: the command's output. Thread: one at a time."""
+
+    def __init__(self, output: IO[bytes]):
+        self._output = output
+        self._searched = 0  # bytes
+        self._errors: dict[str, str] = {}  # the last one of each consumer, in these bytes
+
+    def reason(self, is_first: bool) -> str:
+        """
+        Why a consumer gave up since the last call; "" if none did. The command starts another one. `is_first`: the
+        loop begins to wait, so what is older no longer counts.
+        """
+        if is_first:
+            self._searched = os.fstat(self._output.fileno()).st_size
+        output = os.pread(self._output.fileno(), LAST_OUTPUT_BYTES, self._searched)
+        lines = output[: output.rfind(b"\n") + 1] or output * (len(output) == LAST_OUTPUT_BYTES)
+        self._searched += len(lines)
+        why = ""
+        for message in map(message_of, lines.decode(errors="replace").splitlines()):
+            if error := ERROR.match(message):
+                self._errors[error[1]] = error[2]
+            elif gave_up := GAVE_UP.match(message):
+                why = self._errors.pop(gave_up[1], f"{gave_up[1]} ended with exit code 75")
+        return why
+
+
+def message_of(line: str) -> str:
+    """The text of a line that the command printed, in either log format; "" for progress."""
+    if line.startswith("{"):
+        with contextlib.suppress(ValueError):
+            return str(json.loads(line).get("message", ""))
+        return ""
+    return line
 
 
 def launcher_command(command: str) -> list[str]:
@@ -317,8 +338,8 @@ def in_python(message: str) -> str:
 
 def final_messages(output: str) -> str:
     """The last error message of this output, with its remedy, in one line."""
-    # without progress lines
-    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("{")]
+    messages = "\n".join(map(message_of, output.splitlines()))
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
     at = max((number for number, line in enumerate(lines) if line.startswith("offramp: ")), default=len(lines) - 1)
     message = ""
     for line in lines[at:]:

@@ -611,7 +611,7 @@ class Egress:
                 device,
                 checkpoint,
                 consumers.require_alive if consumers is not None else lambda: None,
-                consumers.unreachable if consumers is not None else lambda: "",
+                consumers.unreachable if consumers is not None else lambda is_first: "",
             )
             self._layout, self._opening = layout, run
         try:

@@ -62,7 +62,7 @@ class Run:
         device: str,
         checkpoint: Checkpoint | None = None,
         require_consumers: Callable[[], None] = lambda: None,
-        unreachable: Callable[[], str] = lambda: "",
+        unreachable: Callable[[bool], str] = lambda is_first: "",
     ):
         self.device = device
         self._require_consumers = require_consumers
@@ -166,6 +166,7 @@ class Run:
         number, code, error = self.accepted, _abi.TIMEOUT, self._error
         self._releases.hold(number, owners)
         self._accepted_known = False  # until the library returns; an exception leaves it False
+        self._warner.begin()
         while code == _abi.TIMEOUT:
             code = self._call(self._library.offramp_egress_submit, ctypes.byref(batch), ctypes.byref(error))
             if code == _abi.TIMEOUT:
@@ -203,6 +204,7 @@ class Run:
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
                 break
             self.supervise_consumers()
+        self._warner.begin()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call drain() again, or start more consumers")
         if (completions := self._completions) is not None:
@@ -284,11 +286,10 @@ class WaitWarner:
     """
     Warns while the loop waits for stalled consumers, or for a sink that consumers cannot reach: immediately, then at
     doubling intervals. With kill_stalled, warns only about consumers that are still stalled after
-    KILLED_WITHIN_SECONDS. `unreachable`: returns why a consumer gave up waiting for its sink since the last call; ""
-    if none did.
+    KILLED_WITHIN_SECONDS. `unreachable`: that of ConsumerGroup.
     """
 
-    def __init__(self, options: Mapping[str, Any], unreachable: Callable[[], str] = lambda: ""):
+    def __init__(self, options: Mapping[str, Any], unreachable: Callable[[bool], str] = lambda is_first: ""):
         self._kills = bool(options.get("kill_stalled"))
         self._run_dir = os.fsdecode(options["run_dir"])
         self._timeout = options["visibility_timeout_seconds"] or VISIBILITY_TIMEOUT_SECONDS
@@ -302,6 +303,11 @@ class WaitWarner:
         if now < self._look_at:
             return
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
+        self._is_first = True
+
+    def begin(self) -> None:
+        """Call it before each wait."""
+        self._is_first = True
         now_stats = stats()
         self._look_at_sink(now, now_stats)
         if not now_stats.stalled:
@@ -324,7 +330,8 @@ class WaitWarner:
             )
 
     def _look_at_sink(self, now: float, stats: Stats) -> None:
-        if why := self._unreachable():
+        is_first, self._is_first = self._is_first, False
+        if why := self._unreachable(is_first):
             self._why, self._completed = why, stats.samples_completed
         elif self._why and stats.samples_completed > self._completed:
             self._why = ""
