@@ -1,4 +1,4 @@
-"""offramp.ray.Writer with the real package, on the CPU: a killed actor, failed samples, refusals."""
+"""offramp.ray.Writer with the real package, on the CPU: a killed actor and failed samples."""
 
 import importlib.util
 import json
@@ -11,14 +11,13 @@ import sys
 import tempfile
 import unittest
 
-import offramp
 from loops import results
-from offramp._ray_writer import Writer, merge
-from world import ROOT, WATCHDOG_SECONDS, World
+from world import ROOT, World
 
 # A Python with Ray: this one, unless the variable names another.
 PYTHON = os.environ.get("OFFRAMP_TEST_RAY_PYTHON") or (sys.executable if importlib.util.find_spec("ray") else None)
 SAMPLES = 12
+RAY_SECONDS = 600  # Ray's start, actors that import everything, and a merge, on a slow host
 POST = """
 import os, time
 
@@ -52,11 +51,12 @@ ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False)
 writer = {"output": output, "processor": processor, "keys": "id", "model": Model, "samples_per_slab": 2, "slabs": 4}
 numbers = ray.data.range(12, override_num_blocks=2)
 done = numbers.map_batches(offramp.ray.Writer, fn_constructor_kwargs=writer, batch_size=2, concurrency=1)
-print(sorted(int(row["id"]) for row in done.iter_rows()))
+print(sorted(row["id"] for row in done.iter_rows()))
 offramp.ray.merge(output, processor)
 """
 
 
+@unittest.skipUnless(PYTHON, "skipped: no Ray in this Python, and OFFRAMP_TEST_RAY_PYTHON names none")
 class Ray(World):
     def setUp(self):
         super().setUp()
@@ -75,12 +75,11 @@ class Ray(World):
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=WATCHDOG_SECONDS,
+            timeout=RAY_SECONDS,
             env={**os.environ, **ray, "FOLDER": str(self.folder), "WRONG": wrong},
         )
         return done.returncode, done.stdout
 
-    @unittest.skipUnless(PYTHON, "skipped: no Ray in this Python, and OFFRAMP_TEST_RAY_PYTHON names none")
     def test_a_killed_actors_batches_are_written_by_the_next(self):
         (self.folder / "gate-8").touch()
         code, printed = self.drive(*self.driver)
@@ -98,7 +97,6 @@ class Ray(World):
         table.close()
         self.assertEqual(sorted(keys), sorted(key for (key,) in rows))
 
-    @unittest.skipUnless(PYTHON, "skipped: no Ray in this Python, and OFFRAMP_TEST_RAY_PYTHON names none")
     def test_a_batch_without_results_fails_with_the_reason(self):
         code, printed = self.drive(*self.driver, wrong="3")
         self.assertEqual(1, code, printed)
@@ -106,7 +104,6 @@ class Ray(World):
             printed, r"the batch with the key '2' has no results, since .*ValueError: no good \(post.py:9\)"
         )
 
-    @unittest.skipUnless(PYTHON, "skipped: no Ray in this Python, and OFFRAMP_TEST_RAY_PYTHON names none")
     def test_the_example_writes_a_mask_per_picture(self):
         if subprocess.run([PYTHON, "-c", "import PIL, torch"], capture_output=True, check=False).returncode != 0:
             self.skipTest("Ray's Python has no Pillow and PyTorch")
@@ -119,15 +116,6 @@ class Ray(World):
         self.assertEqual(0, code, printed)
         self.assertIn(f"3 masks are in {self.output}", printed)
         self.assertEqual(3, sum(name.endswith(".png") for name in results(self.output)))
-
-    def test_refusals(self):
-        for options in ({"resume": True}, {"when_full": "drop"}):
-            with self.assertRaisesRegex(offramp.BadArgument, f"{next(iter(options))} is given"):
-                Writer(self.output, "npy", **options)
-        with self.assertRaisesRegex(offramp.BadArgument, "object store"):
-            Writer("s3://bucket/out", "npy")
-        with self.assertRaisesRegex(offramp.BadArgument, "no writer of Ray"):
-            merge(self.output, "npy")
 
 
 if __name__ == "__main__":

@@ -6,22 +6,23 @@ import json
 import os
 import pathlib
 import re
-from typing import Any
+from typing import Any, Container
 
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|/offramp/_\w+\.py$|^<")
 
 
-def reason_of_the_first(run_dir: str, since: float) -> str:
+def reason_of_the_first(run_dir: str, since: float, items: Container[int] | None = None) -> str:
     """
-    The keys, the error and the line of the first dead letter that was written after `since` (seconds since the epoch);
-    "" if there is none.
+    The keys, the error and the line of the first dead letter that was written after `since` (seconds since the epoch)
+    and has one of these items; "" if there is none. `items`: None for all.
     """
     incidents = []
     for path in pathlib.Path(run_dir, "dead-letters").glob("*.json"):
         try:
             incident = json.loads(path.read_text(encoding="utf-8"))
-            if incident["dead_lettered_at"] >= since:
+            has_items = items is None or any(sample["item"] in items for sample in incident["samples"])
+            if incident["dead_lettered_at"] >= since and has_items:
                 incidents.append((incident["dead_lettered_at"], _described(incident)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # the reason only completes the message

@@ -308,7 +308,7 @@ class Egress:
             self._require_own()
             accepted = self._settle()
             if self._run is not None:
-                self._run.require_unchanged()
+                self._require_unchanged(self._run)
             texts = None if keys is None else keys_of(keys)
             try:
                 given, cache = self._outputs_of(named, texts, copy, stream)
@@ -366,6 +366,10 @@ class Egress:
 
     def _claim(self, keys: Sequence[str] | None) -> None:
         """Called once a batch is validated. Errors: BadArgument, for ranks.egress()."""
+
+    def _require_unchanged(self, run: Run) -> None:
+        """Called before a batch is submitted. Errors: TensorChanged."""
+        run.require_unchanged()
 
     def _settle(self) -> Submission | None:
         """

@@ -35,13 +35,16 @@ class Writer:
 
     `output`: a folder that all nodes have at the same path, on a file system with locks. It is new, or has work of
     writers with the same processor. `processor`, `settings` and `options`: those of Egress. `keys`: the column that
-    names the results, or a function of the batch. `model`: a function of the batch that returns what submit() takes, or
-    a class of such functions, which each actor makes. Default: the other columns of the batch. `metadata`: a function
-    of the batch that returns each sample's metadata. `consumers`: of each actor; 0: as many as it has CPUs.
+    names the results, which is returned unchanged; or a function of the batch, whose keys are returned as texts. A key
+    names one sample of the data set. A batch that repeats a key is refused, but a later batch with that key replaces
+    the earlier result, because Ray may submit a batch again. `model`: a function of the batch that returns what
+    submit() takes, or a class of such functions, which each actor makes. Default: the other columns of the batch;
+    columns of texts are refused. `metadata`: a function of the batch that returns each sample's metadata. `consumers`:
+    of each actor; 0: as many as it has CPUs.
 
-    Files of single samples are in `output` immediately. merge() adds tables and records. If an actor dies, Ray gives
-    its unfinished blocks to a new one, and files are replaced by equal ones. Records and Parquet files may then have
-    these samples twice.
+    Files of single samples are in `output` immediately. merge() adds tables and records. A block is repeated as a
+    whole: by Ray after an actor's death or with `retried_map_errors`, or by you after one of its batches failed. Files
+    are then replaced by equal ones. Records and Parquet files may have the block's samples twice.
 
     Owns: an Egress. Thread: one at a time; up to 4 batches of a block are on their way. Blocks: while all slabs are
     full. Errors: BadArgument; ConsumersFailed if a sample has no result; those of Egress.
@@ -65,16 +68,18 @@ class Writer:
         self._keys, self._metadata = keys, metadata
         self._model = model() if isinstance(model, type) else model
         work = _work(output, processor, settings)
+        work.begin(facts_of(None, processor, work.settings), resume=True)
         work.take_next_part()
         self._egress = _ActorEgress(work, consumers or _cpus_of_this_actor(), {"processor": processor, **options})
 
     async def __call__(self, batch: Any) -> dict[str, Any]:
         """The batch's keys. A coroutine, because Ray then calls it for the next batches while one is not done."""
-        keys = keys_of(self._keys(batch) if callable(self._keys) else batch[self._keys])
+        given = self._keys(batch) if callable(self._keys) else batch[self._keys]
+        keys = keys_of(given)
         outputs = _columns_but(batch, self._keys) if self._model is None else self._model(batch)
         if keys:
             await self._egress.write(outputs, keys, None if self._metadata is None else self._metadata(batch))
-        return {self._name_of_keys: list(keys)}
+        return {self._name_of_keys: list(keys) if callable(self._keys) else given}
 
     def __del__(self) -> None:
         if (egress := getattr(self, "_egress", None)) is not None:
@@ -94,7 +99,7 @@ def merge(
     Errors: BadArgument if no Writer wrote there with this processor; ConsumersFailed, also while an actor writes.
     """
     work = _work(output, processor, settings)
-    if not work.parts():
+    if not work.is_begun(facts_of(None, processor, work.settings)) or not work.parts():
         raise BadArgument(f"no writer of Ray has begun in {work.output}. Give the output of an offramp.ray.Writer")
     for work.rank in work.parts():
         with PartEgress(work, 1, {"processor": processor, "resume": True}):
@@ -103,12 +108,10 @@ def merge(
 
 
 def _work(output: str | os.PathLike[str], processor: str, settings: Mapping[str, object] | None) -> SharedWork:
-    """Joins the work in the output, or begins it. Errors: those of SharedWork."""
+    """The work in the output. Errors: those of SharedWork."""
     own = {"run_dir": None, "output": output, "processor": processor, "settings": settings, "consumers": None}
     require_complete(own)
-    work = SharedWork(output, 0, 0, settings or {}, processor)
-    work.begin(facts_of(None, processor, work.settings), resume=True)
-    return work
+    return SharedWork(output, 0, 0, settings or {}, processor)
 
 
 def _cpus_of_this_actor() -> int:
@@ -131,6 +134,7 @@ class _ActorEgress(PartEgress):
     def __init__(self, work: SharedWork, consumers: int, arguments: Mapping[str, Any]):
         self._outcomes: dict[int, concurrent.futures.Future[bool]] = {}
         super().__init__(work, consumers, {**arguments, "repeated_keys": "allow"})  # Ray may try a batch again
+        self._once = True  # in a batch
         assert self._checkpoint is not None
         self._checkpoint.on_end = self._note_end
 
@@ -139,25 +143,35 @@ class _ActorEgress(PartEgress):
     ) -> None:
         """Returns once all results of the batch are in place. Errors: those of submit(); ConsumersFailed."""
         first, outcome = self._numbering.next_item, concurrent.futures.Future[bool]()
+        items = range(first, first + len(keys))
         outcome.set_running_or_notify_cancel()  # Ray cancels the batches of a block beside one that failed
         self._outcomes[first] = outcome
         try:
-            self.submit(outputs, keys, metadata=metadata)
+            try:
+                self.submit(outputs, keys, metadata=metadata)
+            except BaseException:
+                self._numbering.begin_at(items.stop)  # _note_end() will report these items as failed
+                raise
+            run = self._run_in_use()
             ended = asyncio.wrap_future(outcome)
             while not (await asyncio.wait([ended], timeout=LOOK_SECONDS))[0]:
-                self._run_in_use().supervise_consumers()
+                run.supervise_consumers()
         finally:
             self._outcomes.pop(first, None)
+        run.require_unchanged(first)
         if not outcome.result():
-            self._run_in_use().require_unchanged()
             until = time.monotonic() + REASON_SECONDS
-            while not (reason := reason_of_the_first(self.run_dir, self._began_at)) and time.monotonic() < until:
+            while not (reason := reason_of_the_first(self.run_dir, self._began_at, items)) and time.monotonic() < until:
                 await asyncio.sleep(LOOK_SECONDS)
+                run.require_unchanged(first)
             raise ConsumersFailed(
                 f"the batch with the key '{keys[0]}' has no results, since post-processing failed{': ' * bool(reason)}{reason}. "
                 f"Inspect it on this node: offramp dead-letters list --run-dir {self.run_dir}",
                 DEAD_LETTERS,
             )
+
+    def _require_unchanged(self, run: Run) -> None:
+        run.find_changed()  # the changed batch's own write() raises it
 
     def _run_in_use(self) -> Run:
         assert self._run is not None  # a batch is submitted

@@ -184,13 +184,19 @@ class Run:
         if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
-    def require_unchanged(self) -> None:
-        """Errors: TensorChanged, once for each changed batch."""
-        releases = self._releases
-        if time.monotonic() >= releases.look_at or releases.latest_is_changed():
-            releases.find_changed(self._call)
-        if releases.changed:
-            raise releases.changed.popleft()
+    def require_unchanged(self, first: int | None = None) -> None:
+        """Errors: TensorChanged, once for each changed batch. `first`: only for the batch with this first item."""
+        self.find_changed()
+        changed = self._releases.changed
+        for each in list(changed):
+            if first in (None, each[0]):
+                changed.remove(each)
+                raise each[1]
+
+    def find_changed(self) -> None:
+        """Checks the latest batch, and all held tensors from time to time."""
+        if time.monotonic() >= self._releases.look_at or self._releases.latest_is_changed():
+            self._releases.find_changed(self._call)
 
     def _not_accepted(self, number: int) -> None:
         self._releases.forget(number)
@@ -198,13 +204,13 @@ class Run:
 
     def drain(self, timeout: float | None) -> None:
         self._releases.find_changed(self._call)
+        self._warner.begin()
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             left = WAIT_SECONDS if end is None else max(0.0, min(WAIT_SECONDS, end - time.monotonic()))
             if checked(self._call, self._library.offramp_egress_drain, left, besides=(_abi.TIMEOUT,)) == _abi.OK:
                 break
             self.supervise_consumers()
-        self._warner.begin()
             if end is not None and time.monotonic() >= end:
                 raise Timeout(f"consumers are not done after {timeout} s. Call drain() again, or start more consumers")
         if (completions := self._completions) is not None:
@@ -297,17 +303,17 @@ class WaitWarner:
         self._why, self._completed = "", 0  # the last reason, and the samples that were completed before
         self._look_at = 0.0
         self._stall, self._outage = Interval(), Interval()
+        self._is_first = True
+
+    def begin(self) -> None:
+        """Call it before each wait."""
+        self._is_first = True
 
     def look(self, stats: Callable[[], Stats]) -> None:
         now = time.monotonic()
         if now < self._look_at:
             return
         self._look_at = now + LOOK_AT_CONSUMERS_SECONDS
-        self._is_first = True
-
-    def begin(self) -> None:
-        """Call it before each wait."""
-        self._is_first = True
         now_stats = stats()
         self._look_at_sink(now, now_stats)
         if not now_stats.stalled:
@@ -412,7 +418,8 @@ class Releases:
         # Set by the first batch or stop(). Not an Event, because Ctrl-C could leave its lock locked.
         self._begun: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.look_at = 0.0  # the time of the next check of all held tensors
-        self.changed: collections.deque[TensorChanged] = collections.deque()
+        # Each changed batch's first item, if known, until it is raised.
+        self.changed: collections.deque[tuple[int | None, TensorChanged]] = collections.deque()
         # close() ends it, at exit at the latest
         self._thread = _Thread(target=self._release, name="offramp-releases", daemon=True)
 
@@ -478,7 +485,7 @@ class Releases:
                 ):
                     if self._report_changed is not None and watch.first is not None:
                         self._report_changed(watch.first)
-                    self.changed.append(watch.problem(number, how))
+                    self.changed.append((watch.first, watch.problem(number, how)))
 
     def _pop(self, number: int) -> None:
         self._watches.pop(number, None)

@@ -163,6 +163,24 @@ class SharedWork:
                     )
                 self._put({"job": f"ranks-{secrets.token_hex(8)}", "folder": str(self.folder), **facts})
                 earlier = self._read() or {}
+        self._require_same(earlier, facts)
+        if not resume and (self.place / CHECKPOINT).exists():
+            raise BadArgument(
+                f"output {self.output} has earlier work of rank {self.rank}. Pass resume=True in all ranks to continue it, or "
+                "give another output"
+            )
+        with self._locked():
+            self._done.unlink(missing_ok=True)
+
+    def is_begun(self, facts: Mapping[str, object]) -> bool:
+        """Whether the output has this work. Only reads. Errors: BadArgument if there is other work; CannotWrite."""
+        with _write_errors(self.folder):
+            earlier = self._read()
+        if earlier is not None:
+            self._require_same(earlier, {"ranks": self.ranks, **facts})
+        return earlier is not None
+
+    def _require_same(self, earlier: Mapping[str, object], facts: Mapping[str, object]) -> None:
         if other := [
             f"{name} was {earlier.get(name)!r} and is {facts.get(name)!r}"
             for name in sorted({*earlier, *facts} - {"job", "folder"})
@@ -171,13 +189,6 @@ class SharedWork:
             raise BadArgument(
                 f"output {self.output} has other work: {'; '.join(other)}. Use the earlier values, or give another output"
             )
-        if not resume and (self.place / CHECKPOINT).exists():
-            raise BadArgument(
-                f"output {self.output} has earlier work of rank {self.rank}. Pass resume=True in all ranks to continue it, or "
-                "give another output"
-            )
-        with self._locked():
-            self._done.unlink(missing_ok=True)
 
     def finish(self) -> None:
         """Records that this rank has drained; the last one merges. Errors: CannotWrite; ConsumersFailed."""
