@@ -95,6 +95,10 @@ class Writers(World):
         self.assertEqual({"0.bin", "1.bin", "2.bin"}, self.files())
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "skipped: no PyTorch")
+    def test_a_missing_column_of_keys_is_named(self):
+        with self.assertRaisesRegex(offramp.BadArgument, "keys='nam' is no column of the batch, which has key, values"):
+            asyncio.run(self.writer(keys="nam")(self.batch(["a"])))
+
     def test_only_the_changed_batch_fails(self):
         import torch
 

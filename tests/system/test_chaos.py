@@ -208,6 +208,7 @@ class Chaos(unittest.TestCase):
             ("it would write to the array of your results", "", (*RUN, "--processor", "python:offramp.zarr:Writer")),
             ("on the file system of --output /dev/shm, outside", "", (*RUN, "--output", "/dev/shm")),
             ("--scratch /nowhere is not a folder", "--scratch /nowhere", RUN),
+            ("--scratch is a flag of chaos, not of the run", "", (*RUN, "--scratch", "/tmp")),
         ):
             with self.subTest(why):
                 code, output = self.chaos(own, *flags)

@@ -130,6 +130,8 @@ class GeoTiff(unittest.TestCase):
             "1 written, 3 newer than their masks, 0 failed\n", self.cogs_of(self.scenes, world.output, cogs).stdout
         )
         self.check_cog(cogs / "strips.tif", "strips")
+        swapped = self.cogs_of(world.output, self.scenes, cogs)
+        self.assertEqual((1, True), (swapped.returncode, "has no masks (.png)" in swapped.stderr), swapped.stderr)
         whole = (world.output / "strips.png").read_bytes()
         (world.output / "strips.png").write_bytes(whole[:-40])
         done = self.cogs_of(self.scenes, world.output, cogs)

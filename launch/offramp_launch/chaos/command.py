@@ -38,9 +38,14 @@ REFUSED = {
 def start(places, argv):
     at = argv.index("--") if "--" in argv else len(argv)
     own, rest = take_values(argv[:at], ("--for", "--seed", "--scratch"))
-    refuse(rest, "chaos", "chaos --help")
     if not argv[at + 1 :]:
-        raise UsageError("chaos needs the flags of a run", "./launch/offramp chaos --for 10m -- FLAGS OF A RUN")
+        raise UsageError(
+            "chaos needs the flags of a run after --", "./launch/offramp chaos --for 10m -- FLAGS OF A RUN"
+        )
+    refuse(rest, "chaos", "chaos --help")
+    for name in ("--for", "--scratch"):  # a run has a --seed, too
+        if name in names_in(argv[at + 1 :]):
+            raise UsageError(f"{name} is a flag of chaos, not of the run", "Give it before --")
     deadline = time.monotonic() + seconds_of(own.get("--for", FOR))
     seed = count(own["--seed"], "--seed") if "--seed" in own else random.SystemRandom().randrange(1 << 32)
     flags, config, consumers = parse_flags(places, argv[at + 1 :])

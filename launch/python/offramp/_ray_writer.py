@@ -74,7 +74,7 @@ class Writer:
 
     async def __call__(self, batch: Any) -> dict[str, Any]:
         """The batch's keys. A coroutine, because Ray then calls it for the next batches while one is not done."""
-        given = self._keys(batch) if callable(self._keys) else batch[self._keys]
+        given = self._keys(batch) if callable(self._keys) else _column_of(batch, self._keys)
         keys = keys_of(given)
         outputs = _columns_but(batch, self._keys) if self._model is None else self._model(batch)
         if keys:
@@ -118,6 +118,14 @@ def _cpus_of_this_actor() -> int:
     ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
     given = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
     return min(max(int(given), 1), MOST_CONSUMERS)
+
+
+def _column_of(batch: Any, name: str) -> Any:
+    if name not in batch:
+        raise BadArgument(
+            f"keys='{name}' is no column of the batch, which has {', '.join(batch)}. Pass keys= one of them"
+        )
+    return batch[name]
 
 
 def _columns_but(batch: Any, keys: Column) -> dict[str, Any]:

@@ -155,9 +155,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     for folder in (given.scenes, given.masks):
         if not folder.is_dir():
-            parser.error(f"{folder} is not a folder")
+            parser.error(f"'{folder}' is not a folder")
     written = kept = failed = 0
-    for key, mask, originals in _pairs(given.scenes, given.masks):
+    pairs = list(_pairs(given.scenes, given.masks))
+    if not pairs:
+        print(
+            f"'{given.masks}' has no masks (.png). Give the output of a run with --tile and --processor mask-png as the "
+            "second folder",
+            file=sys.stderr,
+        )
+    for key, mask, originals in pairs:
         cog = given.cogs / f"{key}.tif"
         try:
             if len(originals) != 1:
