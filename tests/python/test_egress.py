@@ -89,7 +89,7 @@ class Outage(unittest.TestCase):
         self.assertRegex(messages[1][1], "^consumers cannot write 6 samples: no route. The loop waits, .*run/logs")
         self.assertRegex(messages[3][1], "^consumers cannot write 6 samples: refused")
 
-    def test_an_outage_in_either_log_format_counts_only_in_the_wait_that_it_delays(self):
+    def test_an_outage_counts_only_in_the_wait_that_it_delays(self):
         plain = "[run] {}\n".format
         for form in (plain, lambda text: json.dumps({"level": "info", "message": text}) + "\n"):
             with tempfile.TemporaryFile() as output:
