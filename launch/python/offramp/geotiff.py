@@ -172,8 +172,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     f"{len(originals)} TIFF files in {given.scenes} are named {key}. Call "
                     "offramp.geotiff.write_cog(mask, scene, cog) for it"
                 )
-            _require_replaceable(cog)
             if cog.exists() and cog.stat().st_mtime_ns > max(mask.stat().st_mtime_ns, originals[0].stat().st_mtime_ns):
+                _require_replaceable(cog)
                 kept += 1
                 continue
             write_cog(mask, originals[0], cog)
