@@ -75,7 +75,7 @@ OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfl
 def bfloat16_of_numpy() -> Any:
     """The type of ml_dtypes, for a slab's tensor. Errors: BadArgument without that package."""
     try:
-        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+        import ml_dtypes
     except ImportError:
         raise BadArgument(
             "NumPy has no bfloat16. Read it with slab.torch(NAME)[sample.row], for each sample in slab.samples, or install the package ml_dtypes"

@@ -152,7 +152,7 @@ def _numbers_of(name: str, values: Any) -> tuple[Any, dict[str, str]]:
 
 def zarr_package() -> Any:
     try:
-        import zarr  # type: ignore[import-not-found,unused-ignore]
+        import zarr
     except ImportError as problem:
         raise LibraryNotFound(f"offramp.zarr needs zarr: {problem}. Install it: pip install 'zarr>=3.1.2'") from problem
     if tuple(int(part) for part in zarr.__version__.split(".")[:3] if part.isdecimal()) < _LEAST:

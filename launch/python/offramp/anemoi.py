@@ -12,7 +12,7 @@ import datetime
 import math
 from typing import Any
 
-from anemoi.inference.output import Output as _Output  # type: ignore[import-not-found,unused-ignore]
+from anemoi.inference.output import Output as _Output
 
 from offramp._errors import BadArgument
 from offramp._regions import Region, Regions

@@ -22,11 +22,11 @@ from typing import Iterator, Sequence
 from offramp._errors import BadArgument, LibraryNotFound
 
 try:
-    import rasterio  # type: ignore[import-not-found,unused-ignore]
-    import rasterio.shutil  # type: ignore[import-not-found,unused-ignore]
-    from rasterio.enums import ColorInterp  # type: ignore[import-not-found,unused-ignore]
-    from rasterio.errors import NotGeoreferencedWarning, RasterioError  # type: ignore[import-not-found,unused-ignore]
-    from rasterio.windows import Window  # type: ignore[import-not-found,unused-ignore]
+    import rasterio
+    import rasterio.shutil
+    from rasterio.enums import ColorInterp
+    from rasterio.errors import NotGeoreferencedWarning, RasterioError
+    from rasterio.windows import Window
 except ImportError as problem:
     raise LibraryNotFound(f"offramp.geotiff needs rasterio: {problem}. Install it: pip install rasterio") from problem
 

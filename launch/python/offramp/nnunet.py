@@ -27,12 +27,12 @@ from offramp._slab import Sample, Slab
 try:
     import numpy
     import torch
-    from batchgenerators.dataloading.multi_threaded_augmenter import MultiThreadedAugmenter  # type: ignore[import-not-found,unused-ignore]
-    from nnunetv2.configuration import default_num_processes  # type: ignore[import-not-found,unused-ignore]
-    from nnunetv2.inference.export_prediction import export_prediction_from_logits  # type: ignore[import-not-found,unused-ignore]
-    from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor  # type: ignore[import-not-found,unused-ignore]
-    from nnunetv2.inference.sliding_window_prediction import compute_gaussian  # type: ignore[import-not-found,unused-ignore]
-    from nnunetv2.utilities.helpers import empty_cache  # type: ignore[import-not-found,unused-ignore]
+    from batchgenerators.dataloading.multi_threaded_augmenter import MultiThreadedAugmenter
+    from nnunetv2.configuration import default_num_processes
+    from nnunetv2.inference.export_prediction import export_prediction_from_logits
+    from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
+    from nnunetv2.inference.sliding_window_prediction import compute_gaussian
+    from nnunetv2.utilities.helpers import empty_cache
 except ImportError as problem:
     raise LibraryNotFound(f"offramp.nnunet needs nnunetv2: {problem}. Install it: pip install nnunetv2") from problem
 

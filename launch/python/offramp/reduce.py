@@ -251,8 +251,8 @@ def _require_picture(name: str, given: Any, dims: int) -> None:
 
 def _encoder(device: Any) -> Any:
     try:
-        import torchvision  # type: ignore[import-untyped]
-        from torchvision.io import encode_jpeg  # type: ignore[import-untyped]
+        import torchvision
+        from torchvision.io import encode_jpeg
     except ImportError as problem:
         raise LibraryNotFound(
             f"offramp.reduce.jpeg needs torchvision: {problem}. Install the version for your PyTorch: pip install torchvision"

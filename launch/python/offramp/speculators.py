@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer  # type: ignore[import-not-found,unused-ignore]
+from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer
 from safetensors.torch import load_file
 
 _LOOK_SECONDS = 0.005

@@ -22,11 +22,11 @@ import types
 from typing import Any, Mapping
 
 import torch
-from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (  # type: ignore[import-not-found,unused-ignore]
+from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
     ExampleHiddenStatesConnector,
     extract_from_kv_cache,
 )
-from vllm.logger import init_logger  # type: ignore[import-not-found,unused-ignore]
+from vllm.logger import init_logger
 
 import offramp
 
