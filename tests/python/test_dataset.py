@@ -139,4 +139,4 @@ class Datasets(World):
     def test_the_package_does_not_import_pytorch(self):
         program = "import sys, offramp; assert 'torch' not in sys.modules; sys.modules['torch'] = None; offramp.Dataset"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=os.environ)
-        self.assertIn("ModuleNotFoundError: offramp.Dataset needs PyTorch. Install it", done.stderr)
+        self.assertIn("LibraryNotFound: offramp.Dataset needs PyTorch: ", done.stderr)

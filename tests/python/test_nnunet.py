@@ -27,22 +27,6 @@ PREDICTOR = """
 """
 
 
-class WithoutNnunet(World):
-    def test_the_import_error_names_the_package_to_install(self):
-        process = self.python(
-            """
-            import sys
-            sys.modules["nnunetv2"] = None
-            import offramp
-            try:
-                import offramp.nnunet
-            except offramp.LibraryNotFound as problem:
-                print(problem)
-            """
-        )
-        self.assertRegex(self.end(process), "offramp.nnunet needs nnunetv2: .*pip install nnunetv2")
-
-
 @unittest.skipUnless(NNUNET, "skipped: no nnunetv2 (pip install nnunetv2)")
 class Nnunet(World):
     def setUp(self):

@@ -215,6 +215,31 @@ class OnADevice(unittest.TestCase):
             _arrays.stream_of(None, outputs)
 
 
+NEEDED = {
+    "import offramp.anemoi": "offramp.anemoi needs anemoi-inference: No module named 'anemoi'. Install it: pip install anemoi-inference",
+    "import offramp; offramp.Dataset": "offramp.Dataset needs PyTorch: No module named 'torch'. Install it: pip install torch",
+    "import offramp.geotiff": "offramp.geotiff needs rasterio: No module named 'rasterio'. Install it: pip install rasterio",
+    "import offramp.lightning": "offramp.lightning needs lightning: No module named 'lightning'. Install it: pip install lightning",
+    "import offramp.nnunet": "offramp.nnunet needs nnunetv2: No module named 'numpy'. Install it: pip install nnunetv2",
+    "import offramp.ray": "offramp.ray needs ray: No module named 'ray'. Install it: pip install ray",
+    "import offramp.speculators": "offramp.speculators needs speculators: No module named 'hs_connectors'. Install it: pip install speculators",
+    "import offramp.vllm": "offramp.vllm needs vllm: No module named 'torch'. Install it: pip install vllm",
+    "import offramp.zarr; offramp.zarr.create('all.zarr', 'a', [1], 'uint8', ['x'])": "offramp.zarr needs zarr: No module named 'zarr'. Install it: pip install 'zarr>=3.1.2'",
+}
+
+
+class Packages(unittest.TestCase):
+    def test_a_missing_package_is_one_error_that_names_it(self):
+        for program, message in NEEDED.items():
+            with self.subTest(program), tempfile.TemporaryDirectory() as folder:
+                # -S: the standard library alone
+                done = subprocess.run(
+                    [sys.executable, "-S", "-c", program], cwd=folder, capture_output=True, text=True, check=False
+                )
+                self.assertEqual(f"offramp._errors.LibraryNotFound: {message}", done.stderr.rstrip().split("\n")[-1])
+                self.assertEqual(1, done.stderr.count("Traceback"), done.stderr)
+
+
 class Finding(unittest.TestCase):
     def python(self, program, **environment):
         kept = {name: value for name, value in os.environ.items() if name not in ("OFFRAMP_LIBRARY", "LD_LIBRARY_PATH")}

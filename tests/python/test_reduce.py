@@ -131,7 +131,9 @@ class Jpeg(World):
 
         pictures = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
         with unittest.mock.patch.dict(sys.modules, {"torchvision": None}):
-            with self.assertRaisesRegex(offramp.LibraryNotFound, "needs torchvision: .* pip install torchvision"):
+            with self.assertRaisesRegex(
+                offramp.LibraryNotFound, "needs the torchvision for your PyTorch: .* pip install torchvision"
+            ):
                 offramp.reduce.jpeg(pictures)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Mapping, Sequence
 
 from offramp._errors import BadArgument, LibraryNotFound
 from offramp._name_locks import locked
+from offramp._packages import needs
 
 # Each chunk that was written is stored, so a missing one was not. To compare it with the fill value takes longer.
 _CONFIG = {"write_empty_chunks": True}
@@ -151,10 +152,8 @@ def _numbers_of(name: str, values: Any) -> tuple[Any, dict[str, str]]:
 
 
 def zarr_package() -> Any:
-    try:
+    with needs("offramp.zarr", "zarr", "'zarr>=3.1.2'"):
         import zarr
-    except ImportError as problem:
-        raise LibraryNotFound(f"offramp.zarr needs zarr: {problem}. Install it: pip install 'zarr>=3.1.2'") from problem
     if tuple(int(part) for part in zarr.__version__.split(".")[:3] if part.isdecimal()) < _LEAST:
         raise LibraryNotFound(f"zarr {zarr.__version__} is too old. Install a newer one: pip install 'zarr>=3.1.2'")
     return zarr
@@ -167,7 +166,7 @@ def store_of(path: str) -> Any:
     try:
         return storage.FsspecStore.from_url(path) if "://" in path else storage.LocalStore(os.path.abspath(path))
     except (ImportError, ValueError) as problem:
-        raise BadArgument(f"the path '{path}' cannot be opened: {problem}") from problem
+        raise BadArgument(f"the path '{path}' cannot be opened: {problem}") from None
 
 
 def place_of(path: str) -> str:

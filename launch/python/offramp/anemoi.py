@@ -12,11 +12,13 @@ import datetime
 import math
 from typing import Any
 
-from anemoi.inference.output import Output as _Output
-
 from offramp._errors import BadArgument
+from offramp._packages import needs
 from offramp._regions import Region, Regions
 from offramp.zarr import create
+
+with needs("offramp.anemoi", "anemoi-inference"):
+    from anemoi.inference.output import Output as _Output
 
 __all__ = ["Output"]
 

@@ -9,12 +9,11 @@ from typing import Any, Iterator
 from offramp import _validate
 from offramp._consumer import Consumer
 from offramp._errors import BadArgument, NoSuchRun
+from offramp._packages import needs
 from offramp._slab import Sample, Slab
 
-try:
+with needs("offramp.Dataset", "PyTorch", "torch"):
     data: Any = importlib.import_module("torch.utils.data")  # type checkers may lack it
-except ModuleNotFoundError as problem:
-    raise ModuleNotFoundError("offramp.Dataset needs PyTorch. Install it: python3 -m pip install torch") from problem
 
 OWN = ("key", "metadata")
 

@@ -19,16 +19,15 @@ import tempfile
 import warnings
 from typing import Iterator, Sequence
 
-from offramp._errors import BadArgument, LibraryNotFound
+from offramp._errors import BadArgument
+from offramp._packages import needs
 
-try:
+with needs("offramp.geotiff", "rasterio"):
     import rasterio
     import rasterio.shutil
     from rasterio.enums import ColorInterp
     from rasterio.errors import NotGeoreferencedWarning, RasterioError
     from rasterio.windows import Window
-except ImportError as problem:
-    raise LibraryNotFound(f"offramp.geotiff needs rasterio: {problem}. Install it: pip install rasterio") from problem
 
 __all__ = ["main", "write_cog"]
 

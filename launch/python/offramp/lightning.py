@@ -14,20 +14,20 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 from offramp import ranks
 from offramp._egress import Egress
 from offramp._errors import BadArgument
+from offramp._packages import needs
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def _package() -> str:
-    """The imported package, else the installed one. Errors: ModuleNotFoundError."""
+    """The imported package, else the installed one."""
     imported = [name for name in PACKAGES if name in sys.modules]
     installed = [name for name in PACKAGES if importlib.util.find_spec(name.partition(".")[0])]
-    if not imported + installed:
-        raise ModuleNotFoundError("offramp.lightning needs Lightning. Install it: python3 -m pip install lightning")
-    return (imported + installed)[0]
+    return [*imported, *installed, PACKAGES[0]][0]
 
 
-callbacks: Any = importlib.import_module(f"{_package()}.callbacks")
+with needs("offramp.lightning", "lightning"):
+    callbacks: Any = importlib.import_module(f"{_package()}.callbacks")
 
 
 class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  # absent where types are checked

@@ -20,11 +20,12 @@ from typing import Any, Iterable, Iterator, Mapping
 
 from offramp import _validate
 from offramp._egress import DEAD_LETTERS, Egress
-from offramp._errors import BadArgument, ConsumersFailed, LibraryNotFound
+from offramp._errors import BadArgument, ConsumersFailed
 from offramp._options import MOST_CONSUMERS, new_run_dir
+from offramp._packages import needs
 from offramp._slab import Sample, Slab
 
-try:
+with needs("offramp.nnunet", "nnunetv2"):
     import numpy
     import torch
     from batchgenerators.dataloading.multi_threaded_augmenter import MultiThreadedAugmenter
@@ -33,8 +34,6 @@ try:
     from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
     from nnunetv2.inference.sliding_window_prediction import compute_gaussian
     from nnunetv2.utilities.helpers import empty_cache
-except ImportError as problem:
-    raise LibraryNotFound(f"offramp.nnunet needs nnunetv2: {problem}. Install it: pip install nnunetv2") from problem
 
 __all__ = ["Predictor", "export"]
 

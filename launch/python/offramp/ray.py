@@ -26,10 +26,12 @@ from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 from offramp import _ray_worker, _validate
 from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_command
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
+from offramp._packages import needs
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
 from offramp._ray_writer import Writer as Writer, merge as merge
 
-ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
+with needs("offramp.ray", "ray"):
+    ray: Any = importlib.import_module("ray")  # untyped, and absent where types are checked
 ray.cloudpickle.register_pickle_by_value(_ray_worker)  # a node needs only the command, not the package
 
 DONE, INTERRUPTED = 0, 130

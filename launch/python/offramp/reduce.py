@@ -17,6 +17,7 @@ from typing import Any, Mapping
 
 from offramp import _validate
 from offramp._errors import BadArgument, LibraryNotFound, NoSuchTensor
+from offramp._packages import needs
 from offramp._slab import Slab
 from offramp._torch import is_torch, require_dense, torch_of_the_caller
 
@@ -250,13 +251,9 @@ def _require_picture(name: str, given: Any, dims: int) -> None:
 
 
 def _encoder(device: Any) -> Any:
-    try:
+    with needs("offramp.reduce.jpeg", "the torchvision for your PyTorch", "torchvision"):
         import torchvision
         from torchvision.io import encode_jpeg
-    except ImportError as problem:
-        raise LibraryNotFound(
-            f"offramp.reduce.jpeg needs torchvision: {problem}. Install the version for your PyTorch: pip install torchvision"
-        ) from problem
     version = tuple(map(int, torchvision.__version__.split("+")[0].split(".")[:2]))
     if device.type == "cuda" and version < _LEAST_ON_CUDA:
         raise LibraryNotFound(

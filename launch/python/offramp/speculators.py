@@ -20,8 +20,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer
-from safetensors.torch import load_file
+from offramp._packages import needs
+
+with needs("offramp.speculators", "speculators"):
+    from hs_connectors import HiddenStatesBackend, HiddenStatesTransfer
+    from safetensors.torch import load_file
 
 _LOOK_SECONDS = 0.005
 

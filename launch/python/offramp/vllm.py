@@ -21,14 +21,16 @@ import re
 import types
 from typing import Any, Mapping
 
-import torch
-from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
-    ExampleHiddenStatesConnector,
-    extract_from_kv_cache,
-)
-from vllm.logger import init_logger
-
 import offramp
+from offramp._packages import needs
+
+with needs("offramp.vllm", "vllm"):
+    import torch
+    from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
+        ExampleHiddenStatesConnector,
+        extract_from_kv_cache,
+    )
+    from vllm.logger import init_logger
 
 logger = init_logger("vllm.offramp")  # vLLM configures the logs below "vllm"
 
