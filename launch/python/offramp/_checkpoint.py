@@ -121,7 +121,6 @@ class Checkpoint:
         self.earlier = DoneBatches()  # finished by earlier runs; fixed
         self.work = work
         self.resumes = False
-        # Called with the first item of each submitted batch once all its samples are done (True), or one never will be.
         self.on_end: Callable[[int, bool], None] = lambda first, is_done: None
         _all.add(self)
         if resume and os.path.isdir(folder) and (text := self._read()) is not None:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 from offramp._dead_letters import reason_of_the_first
 from offramp._egress import DEAD_LETTERS
 from offramp._errors import BadArgument, ConsumersFailed
-from offramp._keys import keys_of
+from offramp._keys import key_text_of, keys_of
 from offramp._options import MOST_CONSUMERS, facts_of, require_complete
 from offramp._run import Run
 from offramp.ranks import PartEgress, SharedWork
@@ -142,14 +142,13 @@ class _ActorEgress(PartEgress):
     def __init__(self, work: SharedWork, consumers: int, arguments: Mapping[str, Any]):
         self._outcomes: dict[int, concurrent.futures.Future[bool]] = {}
         super().__init__(work, consumers, {**arguments, "repeated_keys": "allow"})  # Ray may try a batch again
-        self._once = True  # in a batch
-        assert self._checkpoint is not None
-        self._checkpoint.on_end = self._note_end
+        self._report_ends(self._note_end)
 
     async def write(
         self, outputs: object, keys: Sequence[str], metadata: Iterable[Mapping[str, object] | None] | None
     ) -> None:
         """Returns once all results of the batch are in place. Errors: those of submit(); ConsumersFailed."""
+        key_text_of(keys, len(keys), once=True)
         first, outcome = self._numbering.next_item, concurrent.futures.Future[bool]()
         items = range(first, first + len(keys))
         outcome.set_running_or_notify_cancel()  # Ray cancels the batches of a block beside one that failed
