@@ -20,8 +20,12 @@ class Brightness:
         return {"logits": torch.stack([1 - grey, grey], dim=1)}
 
 
-writer = {"output": RESULTS, "processor": "mask-png,records", "model": Brightness}
-writer["keys"] = lambda batch: [os.path.relpath(path, PICTURES) for path in batch["path"]]
+writer = offramp.ray.Writer.arguments(
+    RESULTS,
+    "mask-png,records",
+    model=Brightness,
+    keys=lambda batch: [os.path.relpath(path, PICTURES) for path in batch["path"]],
+)
 pictures = ray.data.read_images(PICTURES, size=(64, 64), mode="RGB", include_paths=True)
 written = pictures.map_batches(offramp.ray.Writer, fn_constructor_kwargs=writer, batch_size=8, concurrency=(1, 4))
 print(f"{written.count()} masks are in {RESULTS}")

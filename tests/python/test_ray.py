@@ -48,7 +48,7 @@ class Model:
         return {"values": numpy.repeat(batch["id"][:, None], 3, axis=1).astype("float32")}
 
 ray.init(num_cpus=2, object_store_memory=80 << 20, include_dashboard=False)
-writer = {"output": output, "processor": processor, "keys": "id", "model": Model, "samples_per_slab": 2, "slabs": 4}
+writer = offramp.ray.Writer.arguments(output, processor, keys="id", model=Model, samples_per_slab=2, slabs=4)
 numbers = ray.data.range(12, override_num_blocks=2)
 done = numbers.map_batches(offramp.ray.Writer, fn_constructor_kwargs=writer, batch_size=2, concurrency=1)
 print(sorted(row["id"] for row in done.iter_rows()))

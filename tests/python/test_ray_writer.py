@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import os
+import re
 import unittest
 
 import offramp
@@ -131,6 +132,37 @@ class Refusals(World):
                 Writer(output, "npy", **options)
         with self.assertRaisesRegex(offramp.BadArgument, "object store"):
             Writer("s3://bucket/out", "npy")
+
+    def test_a_driver_refuses_what_its_actors_would(self):
+        output = self.folder / "out"
+        for processor, options, message in (
+            (None, {}, "output is given without a processor"),
+            ("post.py:save", {}, f"'post.py:save' needs a file that does not exist: {os.getcwd()}/post.py"),
+            ("npy", {"resume": True}, "resume is given, which a writer of Ray does not take"),
+            ("npy", {"keys": 7}, "keys is 7. Give the name of a column"),
+            ("npy", {"model": "Model"}, "model is 'Model'. Give a function"),
+            ("npy", {"metadata": {}}, "metadata is {}. Give a function"),
+            ("npy", {"consumers": 65}, "consumers is 65. Give 1 to 64"),
+            ("npy", {"settings": "fast"}, "settings is of type str. Give a mapping"),
+            ("npy", {"slab": 4}, "slab is not an argument of offramp.ray.Writer"),
+            ("npy", {"slabs": "four"}, "slabs is 'four'. Give a whole number"),
+            ("npy", {"device": "gpu"}, "the device 'gpu' is not supported"),
+        ):
+            for check in (Writer.arguments, Writer):
+                with self.subTest(message, check=check):
+                    with self.assertRaisesRegex(offramp.BadArgument, re.escape(message)):
+                        check(output, processor, **options)
+        self.assertFalse(output.exists())
+        output.mkdir()
+        (output / ".offramp-shards").mkdir()
+        (output / ".offramp-shards" / "job.json").write_text('{"ranks": 2}')
+        with self.assertRaisesRegex(offramp.BadArgument, "has other work: .*ranks was 2 and is 0"):
+            Writer.arguments(output, "npy")
+        given = {"keys": "name", "model": len, "consumers": 2, "slabs": 4}
+        self.assertEqual(
+            {"output": f"{self.folder}/new", "processor": "npy", **given},
+            Writer.arguments(os.path.relpath(self.folder / "new"), "npy", **given),
+        )
 
     def test_merge_creates_nothing_in_another_folder(self):
         output = self.folder / "out"

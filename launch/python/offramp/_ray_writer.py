@@ -6,15 +6,16 @@ import asyncio
 import concurrent.futures
 import contextlib
 import importlib
+import inspect
 import os
 import time
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from offramp._dead_letters import reason_of_the_first
-from offramp._egress import DEAD_LETTERS
+from offramp._egress import DEAD_LETTERS, Egress
 from offramp._errors import BadArgument, ConsumersFailed
 from offramp._keys import key_text_of, keys_of
-from offramp._options import MOST_CONSUMERS, facts_of, require_complete
+from offramp._options import MOST_CONSUMERS, device_of, facts_of, library_options, require_complete
 from offramp._run import Run
 from offramp.ranks import PartEgress, SharedWork
 
@@ -28,10 +29,12 @@ class Writer:
     """
     Submits batches of a Ray data set to consumers, and returns the keys of a batch once its results are in place:
 
-        writer = {"output": "RESULTS", "processor": "post.py:save", "keys": "name", "model": Model}
+        writer = offramp.ray.Writer.arguments("RESULTS", "post.py:save", keys="name", model=Model)
         done = images.map_batches(offramp.ray.Writer, fn_constructor_kwargs=writer, concurrency=4, num_gpus=1)
         done.write_parquet("KEYS")
         offramp.ray.merge("RESULTS", "post.py:save")
+
+    arguments() checks them in the driver: an actor reports a wrong one only after Ray has started it.
 
     `output`: a folder that all nodes have at the same path, on a file system with locks. It is new, or has work of
     writers with the same processor. `processor`, `settings` and `options`: those of Egress. `keys`: the column that
@@ -62,15 +65,23 @@ class Writer:
         settings: Mapping[str, object] | None = None,
         **options: Any,
     ):
-        if refused := [name for name in SET_BY_WRITER if name in options]:
-            raise BadArgument(f"{refused[0]} is given, which a writer of Ray does not take. Omit it")
+        work = _checked(output, processor, keys, model, metadata, consumers, settings, **options)
         self._name_of_keys = keys if isinstance(keys, str) else "key"
         self._keys, self._metadata = keys, metadata
         self._model = model() if isinstance(model, type) else model
-        work = _work(output, processor, settings)
         work.begin(facts_of(None, processor, work.settings), resume=True)
         work.take_next_part()
         self._egress = _ActorEgress(work, consumers or _cpus_of_this_actor(), {"processor": processor, **options})
+
+    @staticmethod
+    def arguments(output: str | os.PathLike[str], processor: str, **others: Any) -> dict[str, Any]:
+        """
+        The constructor's arguments for map_batches(), checked. Creates nothing. The processor's files must be on this
+        node, too. Errors: BadArgument, also if `output` has other work; CannotWrite.
+        """
+        work = _checked(output, processor, **others)
+        work.is_begun(facts_of(None, processor, work.settings))
+        return {"output": work.output, "processor": processor, **others}
 
     async def __call__(self, batch: Any) -> dict[str, Any]:
         """The batch's keys. A coroutine, because Ray then calls it for the next batches while one is not done."""
@@ -107,9 +118,38 @@ def merge(
     work.merge()
 
 
-def _work(output: str | os.PathLike[str], processor: str, settings: Mapping[str, object] | None) -> SharedWork:
+def _checked(
+    output: str | os.PathLike[str],
+    processor: str,
+    keys: Column = "key",
+    model: Callable[..., Any] | None = None,
+    metadata: Callable[[Any], Any] | None = None,
+    consumers: int = 0,
+    settings: Mapping[str, object] | None = None,
+    **options: Any,
+) -> SharedWork:
+    """The work in the output, after a check of a Writer's arguments. Errors: BadArgument."""
+    if refused := [name for name in SET_BY_WRITER if name in options]:
+        raise BadArgument(f"{refused[0]} is given, which a writer of Ray does not take. Omit it")
+    if not isinstance(keys, str) and not callable(keys):
+        raise BadArgument(f"keys is {keys!r:.80}. Give the name of a column, or a function of the batch")
+    for name, given in {"model": model, "metadata": metadata}.items():
+        if given is not None and not callable(given):
+            raise BadArgument(f"{name} is {given!r:.80}. Give a function of the batch")
+    defaults = {name: each.default for name, each in inspect.signature(Egress).parameters.items()}
+    if unknown := [name for name in options if name not in defaults]:
+        raise BadArgument(f"{unknown[0]} is not an argument of offramp.ray.Writer or offramp.Egress. Omit it")
+    library_options(Egress.__init__, {**defaults, **options})
+    if options.get("device") is not None:
+        device_of(str(options["device"]))
+    return _work(output, processor, settings, consumers)
+
+
+def _work(
+    output: str | os.PathLike[str], processor: str, settings: Mapping[str, object] | None, consumers: int | None = None
+) -> SharedWork:
     """The work in the output. Errors: those of SharedWork."""
-    own = {"run_dir": None, "output": output, "processor": processor, "settings": settings, "consumers": None}
+    own = {"run_dir": None, "output": output, "processor": processor, "settings": settings, "consumers": consumers}
     require_complete(own)
     return SharedWork(output, 0, 0, settings or {}, processor)
 
