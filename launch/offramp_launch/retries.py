@@ -19,7 +19,7 @@ MOST_DEATHS = 64  # of programs for one payload: one bad sample of 256 costs nin
 STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 FRUITLESS = 3  # after so many payloads in a row without a good sample, the processor fails at everything: stop
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
-INSTALLED = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<")  # not the user's own code
+NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|/offramp/_\w+\.py$|^<")
 
 
 def process_samples(folder, name, incident, command, run):
@@ -191,9 +191,9 @@ def error_in(why):
 
 
 def place_in(why):
-    """The innermost location in a traceback that is not in an installed package, else the innermost: "post.py:4"."""
+    """The innermost line of the user's code in a traceback, else the innermost: "post.py:4"."""
     places = CODE_LOCATION.findall(why)
     path, line = next(
-        (place for place in reversed(places) if not INSTALLED.search(place[0])), places[-1] if places else ("", "")
+        (place for place in reversed(places) if not NOT_THE_USERS.search(place[0])), places[-1] if places else ("", "")
     )
     return f"{os.path.basename(path)}:{line}" if path else ""

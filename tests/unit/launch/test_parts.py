@@ -22,6 +22,7 @@ from offramp_launch import (
     doctor,
     progress,
     dead_letters,
+    retries,
     run_dir,
     run_steps,
     screen,
@@ -68,6 +69,22 @@ class ArgumentsTest(unittest.TestCase):
                 file.write_text(f'output = "{url}"  # a remark\n')
                 self.assertEqual(url, place.url_given([], {"OFFRAMP_CONFIG": str(file)}))
 
+    def in_the_package(self, program, *arguments):
+        """What a program that uses the Python package prints, as JSON."""
+        done = subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "launch/python")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return json.loads(done.stdout)
+
+    def test_the_python_package_names_the_same_lines_of_a_traceback(self):
+        program = "import json; from offramp._dead_letters import CODE_LOCATION as at, NOT_THE_USERS as others; print(json.dumps([at.pattern, at.flags, others.pattern]))"
+        ours = [retries.CODE_LOCATION.pattern, retries.CODE_LOCATION.flags, retries.NOT_THE_USERS.pattern]
+        self.assertEqual(ours, self.in_the_package(program))
+
     def test_the_python_package_has_the_same_rules_for_urls(self):
         """An Egress checks its URL before it starts the launcher: a command line would show a secret."""
         program = "import json, sys; from offramp import _validate; print(json.dumps([_validate.STORES, *map(_validate.flaw_of, sys.argv[1:])]))"
@@ -81,14 +98,8 @@ class ArgumentsTest(unittest.TestCase):
             "s3://b/../x",
             "s3://b ",
         ]
-        done = subprocess.run(
-            [sys.executable, "-c", program, *urls],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "launch/python")},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        self.assertEqual([list(store.SCHEMES), *map(store.flaw_of, urls)], json.loads(done.stdout))
+        ours = [list(store.SCHEMES), *map(store.flaw_of, urls)]
+        self.assertEqual(ours, self.in_the_package(program, *urls))
 
     def test_takes_its_flags_and_keeps_the_others_in_order(self):
         taken, rest = arguments.take_values(

@@ -92,7 +92,8 @@ class RetriesTest(InFolder):
         package = (
             '\n  File "/venv/lib64/python3.9/site-packages/numpy/core.py", line 5, in sum\n    raise\nValueError: odd'
         )
-        for more in ("", inner, package):
+        own = '\n  File "/checkout/launch/python/offramp/_slab.py", line 9, in torch\n    raise\nValueError: odd'
+        for more in ("", inner, package, own):
             self.assertEqual("ValueError: odd (post.py:4)", retries.error_in(TRACEBACK + more))
         self.assertEqual("ValueError: odd (core.py:5)", retries.error_in(package))
         self.assertEqual("out of memory", retries.error_in("out of memory"))
