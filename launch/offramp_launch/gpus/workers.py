@@ -24,7 +24,6 @@ from offramp_launch.places import LAUNCHER
 from offramp_launch.processes import stat_of
 from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object
 from offramp_launch.watching.counters import BusySeconds, added, grown
-from offramp_launch.watching.timestamps import seconds_of
 
 SHOWN_LINES = 20  # of each shard's log
 ANSWERS_SECONDS = 2
@@ -118,16 +117,15 @@ class Worker:
 
     def report(self):
         """All its runs as one, for watchers. `taking_over`: its producer died after the last status."""
-        begun = seconds_of(self.status.get("time")) or 0
-        deaths = [death["time"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer"]
-        died = [time for time in deaths if (seconds_of(time) or 0) >= begun]
+        deaths = [death["at_ns"] for death in self.launcher.get("deaths") or [] if death["who"] == "producer"]
+        died = [time for time in deaths if time >= (self.status.get("now_ns") or 0)]
         return {
             "run_dir": str(self.run_dir) if self.child else None,
             "status": self.status,
             "earlier": self._earlier,
             "consumer_busy_seconds": round(self.busy.seconds, 3),
             "taking_over": bool(died),
-            "taking_over_since": died[-1] if died else None,
+            "taking_over_since_ns": died[-1] if died else None,
             **added(self._earlier_launchers, self._counts()),
         }
 

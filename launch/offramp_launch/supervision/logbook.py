@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import json
+import time
 
 from offramp_launch.run_dir import LOGBOOK
 from offramp_launch.summary import wall_clock
@@ -26,8 +27,8 @@ class Logbook:
         self._counts = {"restarts": 0, "takeovers": 0}
 
     def note(self, text):
-        time = wall_clock()
-        self._lines += [f"{time} {line[:LONGEST_LINE]}" for line in text.splitlines()]
+        now = wall_clock()
+        self._lines += [f"{now} {line[:LONGEST_LINE]}" for line in text.splitlines()]
         self._display.note(text)
 
     def show(self, status):
@@ -35,7 +36,7 @@ class Logbook:
         self._display.show(status)
 
     def note_death(self, who, how):
-        self._deaths.append({"time": wall_clock(), "who": who, "how": how})
+        self._deaths.append({"time": wall_clock(), "at_ns": time.monotonic_ns(), "who": who, "how": how})
         self._keep()
 
     def count(self, what):

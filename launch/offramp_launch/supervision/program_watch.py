@@ -105,5 +105,5 @@ class ProgramWatch(Watch):
             "producer_pid": int(self._endpoint["producer_pid"]),
             "producer_restarts": 0,
             "taking_over": False,
-            "taking_over_since": None,
+            "taking_over_since_ns": None,
         }

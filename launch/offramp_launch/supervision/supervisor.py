@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import signal
+import time
 
 from offramp_launch import summary
 from offramp_launch.exit_code import ExitCode, LaunchError, shell_code
@@ -177,7 +178,7 @@ class Supervisor(Watch):
         self._display.note(
             f"{self.FOLLOWS} in {delay:.1f} s ({self._recovery.restarts} of {self._recovery.limit}); {self.WITH_CONSUMERS}"
         )
-        self._successor_is_due, self._died = True, summary.wall_clock()
+        self._successor_is_due, self._died = True, time.monotonic_ns()
         self._timers.after(delay, self._start_successor)
         return True
 
@@ -223,7 +224,7 @@ class Supervisor(Watch):
             "producer_pid": self._started.pid if self._started else None,
             "producer_restarts": self._recovery.restarts,
             "taking_over": self._is_recovered(),
-            "taking_over_since": self._died if self._is_recovered() else None,
+            "taking_over_since_ns": self._died if self._is_recovered() else None,
         }
 
     def _is_recovered(self):

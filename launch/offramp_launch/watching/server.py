@@ -23,7 +23,6 @@ from offramp_launch.watching.diagnosis import silent_after
 from offramp_launch.watching.exposition import OPEN_METRICS, PROMETHEUS, text_of
 from offramp_launch.watching.metrics import families_of
 from offramp_launch.watching.rates import Rates, SHARE_SECONDS
-from offramp_launch.watching.timestamps import seconds_of
 from offramp_launch.watching.view import view_of
 
 REQUEST_SECONDS = 10  # for a request to come
@@ -220,7 +219,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _health(self, judge):
         try:
-            well, why = judge(self.server.source.document(), time.time())
+            well, why = judge(self.server.source.document(), time.monotonic_ns())
         except NoAnswer as problem:
             well, why = False, str(problem)
         self._answer(200 if well else 503, f"{why}\n")
@@ -370,7 +369,7 @@ TAKE_OVER_SECONDS = (
 
 
 def alive(document, now):
-    """(whether the run is alive, why). `now`: seconds since 1970."""
+    """(whether the run is alive, why). `now`: by the clock of `now_ns`, as the time of day may step."""
     if document.get("finishing"):
         return True, "the programs have ended; the launcher merges the results"
     reports = [
@@ -384,20 +383,18 @@ def producer_alive(report, now):
     """(whether, why) of one producer's run."""
     status = report.get("status") or {}
     if report.get("taking_over"):
-        died = seconds_of(report.get("taking_over_since"))
-        if died is None or now - died < TAKE_OVER_SECONDS:
+        died = report.get("taking_over_since_ns")
+        if died is None or now - died < TAKE_OVER_SECONDS * 1e9:
             return True, "another producer takes over"
-        return False, f"a producer died {now - died:.0f} s ago, and its replacement has not reported"
+        return False, f"a producer died {(now - died) / 1e9:.0f} s ago, and its replacement has not reported"
     if not status:
         return True, "the producer is starting"
     if status.get("state") in ENDS:
         return True, f"the run has {status['state']}" if status["state"] != "abandoned" else "the run was abandoned"
-    if (written := seconds_of(status.get("time"))) is None:
-        return True, "the producer reports, without a time"
-    age = now - written
+    age = (now - (status.get("now_ns") or now)) / 1e9
     if age < silent_after(report):
         return True, "the producer reports"
-    return False, f"the producer has not reported for {age:.0f} s (status.json is from {status['time']})"
+    return False, f"the producer has not reported for {age:.0f} s (status.json is from {status.get('time')})"
 
 
 def ready(document, now):

@@ -23,7 +23,7 @@ from offramp_launch.jobs import command as job_command, files as job_files, merg
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
 from offramp_launch.run_steps import Work
-from offramp_launch.gpus.workers import StoppedProcess, stat_of
+from offramp_launch.gpus.workers import StoppedProcess, Worker, stat_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import (
     Device,
@@ -367,6 +367,13 @@ class Ages(JobInOutput):
             self.assertEqual(
                 [f"  GPU 0: shard 3, {words}, --run-dir /r/s3"], list(gpus_status.lines_of_workers(status)), more
             )
+
+    def test_a_worker_is_taken_over_from_its_producers_death_to_the_next_status(self):
+        deaths = [{"who": "producer", "at_ns": 5}, {"who": "consumer-1", "at_ns": 7}]
+        for reported, since in ((4, 5), (6, None)):
+            worker = Worker(Device("GPU 0", {}), {}, status={"now_ns": reported}, launcher={"deaths": deaths})
+            report = worker.report()
+            self.assertEqual((since is not None, since), (report["taking_over"], report["taking_over_since_ns"]))
 
     def test_scaling_to_a_number_ends_autoscaling_and_bounds_begin_it(self):
         job = self.begun(self.folder / "output")

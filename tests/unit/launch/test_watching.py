@@ -1,6 +1,5 @@
 """Watching a run: metrics and their names, health, access control, and the server of a run with puppets."""
 
-import datetime
 import http.client
 import json
 import os
@@ -38,10 +37,7 @@ from offramp_launch.watching.timestamps import seconds_of
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH = HERE.parents[2] / "launch"
 NOW = seconds_of("2026-01-31T12:00:11.000Z")
-
-
-def moment(seconds):
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+LATER_NS = 10**18  # a status of this time never becomes old
 
 
 class MetricsTest(unittest.TestCase):
@@ -217,43 +213,44 @@ class CountersTest(unittest.TestCase):
 
 class HealthTest(unittest.TestCase):
     def test_decides_live_and_ready(self):
-        old, consumer = "2026-01-31T12:00:01.000Z", status_of(1, 1)["consumers"][0]
+        seconds = 10**9
+        now, consumer = status_of(1, 1)["now_ns"] + seconds // 2, status_of(1, 1)["consumers"][0]
+        old = now - 10 * seconds
         for document, lives, ready in (
             (of_a_run(), True, True),
             (of_a_run(status={}), True, False),
-            (of_a_run(status=status_of(1, 1, time=old)), False, False),
-            (of_a_run(status=status_of(1, 1, time=old), taking_over=True), True, True),
+            (of_a_run(status=status_of(1, 1, now_ns=old)), False, False),
+            (of_a_run(status=status_of(1, 1, now_ns=old), taking_over=True), True, True),
             (
-                of_a_run(
-                    status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:55:00.000Z"
-                ),
+                of_a_run(status=status_of(1, 1), taking_over=True, taking_over_since_ns=now - 360 * seconds),
                 True,
                 True,
             ),
             (
-                of_a_run(
-                    status=status_of(1, 1, time=old), taking_over=True, taking_over_since="2026-01-31T11:50:00.000Z"
-                ),
+                of_a_run(status=status_of(1, 1), taking_over=True, taking_over_since_ns=now - 660 * seconds),
                 False,
                 False,
             ),
-            (of_a_run(status=status_of(1, 1, time=old), status_seconds=2.0), False, False),
-            (of_a_run(status=status_of(1, 1, time=old), status_seconds=5.0), True, True),
+            (of_a_run(status=status_of(1, 1, now_ns=old), status_seconds=2.0), False, False),
+            (of_a_run(status=status_of(1, 1, now_ns=old), status_seconds=5.0), True, True),
             (of_a_run(ending=True), True, False),
-            (of_a_run(status=status_of(1, 1, time=old, state="ended")), True, False),
-            (of_a_run(status=status_of(1, 1, time=old), finishing=True), True, False),
+            (of_a_run(status=status_of(1, 1, now_ns=old, state="ended")), True, False),
+            (of_a_run(status=status_of(1, 1, now_ns=old), finishing=True), True, False),
             (of_a_run(status=status_of(1, 1, state="draining")), True, False),
             (of_a_run(status=status_of(1, 1, consumers=[])), True, False),
             (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "stalled": True}])), True, False),
             (of_a_run(status=status_of(1, 1, consumers=[{**consumer, "ready": False}])), True, False),
             (of_gpus(), True, False),
         ):
-            self.assertEqual((lives, ready), (server.alive(document, NOW)[0], server.ready(document, NOW)[0]), document)
+            self.assertEqual((lives, ready), (server.alive(document, now)[0], server.ready(document, now)[0]), document)
+            stepped = {**document, "status": {**document["status"], "time": "1970-01-01T00:00:00.000Z"}}
+            self.assertEqual(lives, server.alive(stepped, now)[0], "a step of the time of day")
 
     def test_names_the_silent_worker(self):
         document = of_gpus()
-        document["workers"]["cuda:1"]["status"]["time"] = "2026-01-31T12:00:01.000Z"
-        well, why = server.alive(document, NOW)
+        now = document["workers"]["cuda:1"]["status"]["now_ns"]
+        document["workers"]["cuda:1"]["status"]["now_ns"] = now - 10 * 10**9
+        well, why = server.alive(document, now)
         self.assertFalse(well)
         self.assertTrue(why.startswith("cuda:1: the producer has not reported for 10 s"), why)
 
@@ -565,7 +562,7 @@ class WatchedRunTest(OnStage):
 
     def test_serves_page_metrics_and_health(self):
         launcher, producer, consumers = self.start()
-        producer.order(status=status_of(1, 4, time="2999-01-01T00:00:00.000Z", total_samples=8, done_before=0))
+        producer.order(status=status_of(1, 4, now_ns=LATER_NS, total_samples=8, done_before=0))
         until(lambda: self.metric('offramp_samples_total{state="completed"} 28'))
         self.assertEqual([200, 200], [self.get(path)[0] for path in ("/livez", "/readyz")])
         code, headers, text = self.get("/")
@@ -633,7 +630,7 @@ class WatchedRunTest(OnStage):
 
     def test_deaths_restarts_and_takeovers_are_counted_and_reported(self):
         launcher, producer, consumers = self.start("--producer-restarts", "1")
-        producer.order(meet=True, status={"state": "running", "pid": producer.pid, "time": "2020-01-01T00:00:00.000Z"})
+        producer.order(meet=True, status={"state": "running", "pid": producer.pid, "now_ns": 1})
         until(lambda: self.get("/livez")[0] == 503)
         self.assertIn("has not reported for", self.get("/livez")[2])
         kill(consumers[0])
@@ -642,7 +639,7 @@ class WatchedRunTest(OnStage):
         until(lambda: self.get("/livez")[0] == 200)
         self.assertIn("another producer takes over", self.get("/livez")[2])
         successor = self.stage.enter()
-        successor.order(status={"state": "running", "pid": successor.pid, "time": "2999-01-01T00:00:00.000Z"})
+        successor.order(status={"state": "running", "pid": successor.pid, "now_ns": LATER_NS})
         until(lambda: self.metric("offramp_producer_takeovers_total 1"))
         self.assertTrue(self.metric("offramp_consumer_restarts_total 1"))
         until(lambda: not self.status()["taking_over"])
@@ -676,8 +673,8 @@ class WatchedRunTest(OnStage):
             "last_failure": 5,
             "skipped": "y",
         }
-        producer.order(meet=True, status={"state": "running", "now_ns": 5, **odd})
-        until(lambda: self.status()["status"] == {"state": "running", "now_ns": 5, "stage_seconds": {}})
+        producer.order(meet=True, status={"state": "running", "now_ns": LATER_NS, **odd})
+        until(lambda: self.status()["status"] == {"state": "running", "now_ns": LATER_NS, "stage_seconds": {}})
         self.assertEqual([200, 200, 200], [self.get(path)[0] for path in ("/livez", "/metrics", "/")])
         kill(producer)
         successor = self.stage.enter()
@@ -716,10 +713,10 @@ class WatchedRunTest(OnStage):
 
     def test_a_rare_status_is_not_stale_before_the_next(self):
         launcher, producer, consumers = self.start("--status-seconds", "3000")
-        producer.order(status={"state": "running", "time": moment(time.time() - 1000)})
-        until(lambda: self.status()["status"].get("time"))
+        producer.order(status={"state": "running", "now_ns": time.monotonic_ns() - 1000 * 10**9})
+        until(lambda: self.status()["status"].get("now_ns"))
         self.assertEqual((3000, 200), (self.status()["status_seconds"], self.get("/livez")[0]))
-        producer.order(status={"state": "running", "time": moment(time.time() - 20000)})
+        producer.order(status={"state": "running", "now_ns": time.monotonic_ns() - 20000 * 10**9})
         until(lambda: self.get("/livez")[0] == 503)
         self.assertEqual(0, self.stage.end(launcher, producer, consumers) and launcher.returncode)
 
