@@ -197,14 +197,13 @@ def labelled(*lines):
 
 
 def _losses(summary, samples, unit):
-    ahead, restarts = summary.get("unreadable_upcoming"), summary.get("producer_restarts")
-    dropped, spilled = samples.get("dropped_when_full"), samples.get("ever_spilled")
+    restarts, dropped = summary.get("producer_restarts"), samples.get("dropped_when_full")
+    spilled = samples.get("ever_spilled")
     # Includes dead letters of an earlier producer, which are only in the run's folder.
     holders = summary.get("dead_letters_in") or [summary["run_dir"]] if samples.get("dead_letters") else []
-    where, never = f"{summary['run_dir']}/dropped.jsonl", "never started: summary.json lists them"
+    where = f"{summary['run_dir']}/dropped.jsonl"
     return labelled(
         *(("left out", f"{part['count']} {part['what']}") for part in summary.get("left_out") or []),
-        ("unreadable", ahead and f"{_listed_count(ahead)} more, in batches that were {never}"),
         ("recovered", recovered(samples, unit)),
         *(("dead", _dead_letter(slab, unit)) for slab in summary.get("dead_letters") or []),
         *(("look", way_to_look(each)) for each in holders),
@@ -288,17 +287,26 @@ def _skipped_lines(summary):
     listed, shown = _listed_count(skipped), skipped[:SHOWN_SKIPPED]
     count = max(count if isinstance(count, int) else 0, listed)
     lines = [f"  skipped    {count}{':' if shown else ''}"] if count else []
-    lines += [
-        f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}"
-        + (f" (and {entry['similar']} more like it)" if entry.get("similar") else "")
-        for entry in shown
-    ]
+    lines += map(_skipped_line, shown)
     if more := count - _listed_count(shown):
         where = "a producer that died found them; a run with --resume tries them again, and lists them"
         if count == listed or len(skipped) > len(shown):
             where = "summary.json lists " + ("all" if count == listed else f"the first {listed}")
         lines.append(f"    {f'and {more} more: ' if shown else ''}{where}")
+    if ahead := summary.get("unreadable_upcoming"):
+        shown = ahead[:SHOWN_SKIPPED]
+        lines += [
+            f"  unreadable {_listed_count(ahead)}, in batches that were never started:",
+            *map(_skipped_line, shown),
+        ]
+        if more := _listed_count(ahead[SHOWN_SKIPPED:]):
+            lines.append(f"    and {more} more: summary.json lists all")
     return lines
+
+
+def _skipped_line(entry):
+    similar = f" (and {entry['similar']} more like it)" if entry.get("similar") else ""
+    return f"    {entry.get('origin') or entry.get('item')}: {entry.get('reason')}{similar}"
 
 
 def _listed_count(skipped):

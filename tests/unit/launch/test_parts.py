@@ -705,8 +705,12 @@ class SummaryTest(unittest.TestCase):
         self.assertIn("skipped    30:", text)
         self.assertIn("and 10 more: summary.json lists all", text)
         self.assertNotIn("unreadable", text)
-        text = self.text(exit=65, samples={}, unreadable_upcoming=skipped[:7])
-        self.assertIn("unreadable 7 more, in batches that were never started: summary.json lists them", text)
+        text = self.text(exit=65, samples={}, unreadable_upcoming=skipped)
+        self.assertIn(
+            "  unreadable 30, in batches that were never started:\n    0.jpg: empty\n    1.jpg: empty\n", text
+        )
+        self.assertIn("19.jpg: empty\n    and 10 more: summary.json lists all\n", text)
+        self.assertNotIn("20.jpg", text)
         text = self.text(exit=0, samples={"skipped": 20}, skipped=skipped[:20])
         self.assertNotIn(" more", text)
         tiles = {"item": 6, "origin": "b.png, tile 0,0", "reason": "damaged", "similar": 40}
@@ -716,7 +720,8 @@ class SummaryTest(unittest.TestCase):
         text = self.text(exit=0, samples={"skipped": 61}, skipped=[*skipped[:20], tiles], unit="tiles")
         self.assertIn("and 41 more: summary.json lists all", text)
         text = self.text(exit=65, samples={}, unreadable_upcoming=[tiles, skipped[0]], unit="tiles")
-        self.assertIn("unreadable 42 more, in batches", text)
+        self.assertIn("unreadable 42, in batches", text)
+        self.assertNotIn("summary.json lists", text)
         for listed, listing in (
             (1, "skipped    2:\n    0.jpg: empty\n    and 1 more: a producer that died found them"),
             (0, "skipped    2\n    a producer that died found them"),
