@@ -11,7 +11,8 @@ import sys
 import time
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import names_in, take_values
+from offramp_launch.arguments import given_among, names_in, take_values
+from offramp_launch.exit_code import UsageError
 from offramp_launch.jobs.command import folder_written_to
 from offramp_launch.places import LAUNCHER
 from offramp_launch.run_dir import read_object
@@ -52,6 +53,12 @@ def start(places, argv):
         from offramp_launch.run_command import start as start_run
     run_dir = pathlib.Path(take_values(flags, ("--run-dir",))[0]["--run-dir"])
     return start_run(places.with_runs_in(run_dir.parent), flags, ["run", *flags])
+
+
+def refuse_flags(command, refused, flags, config):
+    """Errors: LaunchError (USAGE) for a flag of `refused`, {name: why}. `config`: the settings, if they are known."""
+    for name in given_among(refused, flags, config):
+        raise UsageError(f"{command} does not accept {name}: {refused[name]}", "Leave it out")
 
 
 def paths_within(whole, config):

@@ -157,9 +157,9 @@ def print_help(places):
     return int(ExitCode.OK)
 
 
-def flags_among(text, section="Consumers:"):
-    """The flags of that section of a program's full help, without refused ones; all text without the section."""
-    lines = text.splitlines()
+def flags_among(text):
+    """A consumer's flags in a program's full help, without refused ones; all text where it has another form."""
+    lines, section = text.splitlines(), "Consumers:"
     if section not in lines:
         return text.rstrip()
     refused = {name for names, _, _ in REFUSED for name in names.split()}

@@ -44,7 +44,6 @@ def is_outweighed(code, finished):
 
 
 def merge_failure(why, run_dir):
-    """The failure of a run whose outputs could not be merged."""
     return in_one_line(f"{why}\n    Its log: {run_dir.log('finish')}")
 
 

@@ -26,11 +26,7 @@ DEMO_FLAGS = ("--output", "--consumers", "--processor", "--overwrite", "--resume
 def begin(command):
     """Makes this Python that of Python processors. Errors: one-line LaunchError for a command that cannot run here."""
     os.environ.setdefault("OFFRAMP_CONSUMER_PYTHON", sys.executable)
-    if (problem := glibc_problem(os.confstr("CS_GNU_LIBC_VERSION"))) and command not in (
-        "version",
-        "--version",
-        "doctor",
-    ):
+    if (problem := glibc_problem(os.confstr("CS_GNU_LIBC_VERSION"))) and command not in ("version", "doctor"):
         raise LaunchError(problem, "")
     if command in NEED_SOURCES:
         raise UsageError(

@@ -10,9 +10,9 @@ import re
 import time
 
 from offramp_launch import interrupts, settings
-from offramp_launch.arguments import count, given_among, names_in, refuse, take_values
+from offramp_launch.arguments import count, names_in, refuse, take_values
 from offramp_launch.chaos.runs import COMPARED, DECK, RESUMED, Runs
-from offramp_launch.commanded_run import folder_for_results, is_within
+from offramp_launch.commanded_run import folder_for_results, is_within, refuse_flags
 from offramp_launch.exit_code import ExitCode, UsageError
 from offramp_launch.jobs.command import folder_written_to
 from offramp_launch.starting import require_runner
@@ -87,7 +87,7 @@ def seconds_of(text):
 def parse_flags(places, flags):
     """(the flags of each run, their settings, the number of consumers). Errors: LaunchError for what is refused."""
     flags = [flag for flag in address.take(flags)[1] if flag.partition("=")[0] != "--resume"]
-    refuse_flags(flags, {})
+    refuse_flags("chaos", REFUSED, flags, {})
     if url := url_given(flags):
         raise UsageError(f"chaos cannot compare the objects in {url}", "Give a local --output, or leave it out")
     if "--producer" in names_in(flags):
@@ -103,14 +103,9 @@ def parse_flags(places, flags):
             raise UsageError("chaos needs an input", "Give --input, --model and the other flags of your run")
         flags, config = resolved.argv, resolved.config
         number = settings.number_of_consumers(config, flags)
-    refuse_flags(flags, config)
+    refuse_flags("chaos", REFUSED, flags, config)
     refuse_settings(config)
     return flags, config, number[0]
-
-
-def refuse_flags(flags, config):
-    for name in given_among(REFUSED, flags, config):
-        raise UsageError(f"chaos does not accept {name}: {REFUSED[name]}", "Leave it out")
 
 
 def refuse_settings(config):

@@ -174,7 +174,6 @@ class Runs:
         return False
 
     def _hit(self, kind):
-        """Kills or pauses one process."""
         living, status = self._processes(), validate_status(read_object(self._run_dir / STATUS) or {})[0]
         consumers = {each.get("pid") for each in status.get("consumers") or []} & living
         producer = {int(read_endpoint(self._run_dir).get("producer_pid", 0))} & living

@@ -4,6 +4,7 @@ builds on jobs (jobs/folder.py): it begins a job in the output, runs its shards,
 """
 
 import contextlib
+import functools
 import math
 import os
 import pathlib
@@ -271,12 +272,8 @@ def conclude(work, supervisor, code, finishing, seconds):
     failure = supervisor.failure
     if code == 0:
         try:
-            lock = plan.output_lock
-
-            def ask_program(command, text=""):
-                return ask(command, text, run_dir, lock, finishing)
-
-            gpus_job.merge(plan.places, job, plan.flags, ask_program, lock)
+            ask_program = functools.partial(ask, run_dir=run_dir, lock=plan.output_lock, finishing=finishing)
+            gpus_job.merge(plan.places, job, plan.flags, ask_program, plan.output_lock)
             gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
@@ -292,7 +289,7 @@ def conclude(work, supervisor, code, finishing, seconds):
     return code, whole
 
 
-def ask(command, text, run_dir, lock, finishing):
+def ask(command, text="", *, run_dir, lock, finishing):
     """Runs a program of the merge; `text`: its input. Errors: LaunchError, with the program's message and code."""
     with tempfile.TemporaryFile("w+") as words:
         words.write(text)

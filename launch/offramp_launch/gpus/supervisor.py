@@ -77,7 +77,7 @@ class GpusSupervisor(ProcessLoop):
         self._job, self._bounds = plan.job, plan.bounds
         self._workers = workers_of(plan.workers, plan.run_dir, plan.starts_ahead)
         self._records_before = records = plan.job.records()
-        self._todo = collections.deque(index for index in range(plan.job.shards) if index not in records)
+        self._todo = collections.deque(plan.job.missing(records))
         self.counts = {index: counts_of_record(record) for index, record in records.items()}
         for index in self._todo:
             self.counts[index] = {**dict.fromkeys(COUNTS, 0), "done": items_done_in(plan.job.place(index))}

@@ -344,7 +344,7 @@ def status(places, argv):
     given = arguments.parse(argv, "job", ("--job",), ("--missing", "--json"), "job --help")
     job = Job.found(job_of(given))
     records = job.records()
-    missing = [index for index in range(job.shards) if index not in records]
+    missing = job.missing(records)
     about = {"job": job.id, "shards": job.shards, "shards_done": len(records), "missing": missing}
     whole = {**job_merge.sums(job, records), **about}
     if "--json" in given:

@@ -122,9 +122,7 @@ def manifest(job, given, flags, is_mount=os.path.ismount):
 
 def missing_of(job):
     """The shards to start. Errors: LaunchError (NO_INPUT) if none is left."""
-    records = job.records()
-    missing = [index for index in range(job.shards) if index not in records]
-    if not missing:
+    if not (missing := job.missing(job.records())):
         raise NotFoundError(
             f"all {job.shards} shards of the job are done",
             f"Merge their results: ./launch/offramp job merge --job {job.folder}",

@@ -168,6 +168,10 @@ class Job:
         """The records of the shards that are done, by index."""
         return {index: self.record(index) for index in numbers_in(self.folder / "done") if index < self.shards}
 
+    def missing(self, records):
+        """The shards that are not among the records."""
+        return [index for index in range(self.shards) if index not in records]
+
     def require(self, index):
         if not 0 <= index < self.shards:
             raise UsageError(

@@ -23,7 +23,7 @@ OF_A_READER = (".sqlite-wal", ".sqlite-shm", ".sqlite-journal")
 def merge(places, job, partial, ask):
     """`ask`: runs a program. If killed at any step, another call completes the merge. Returns the exit code."""
     records = job.records()
-    missing = [index for index in range(job.shards) if index not in records]
+    missing = job.missing(records)
     if missing and not partial:
         raise NotFoundError(
             f"{len(missing)} of the job's {job.shards} shards are not done: {as_ranges(missing)}",

@@ -50,7 +50,6 @@ class Timers:
         self._due = []
 
     def now(self):
-        """Seconds of the clock that the timers use."""
         return self._clock()
 
     def after(self, seconds, action):

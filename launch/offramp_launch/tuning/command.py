@@ -10,7 +10,7 @@ import sys
 import time
 
 from offramp_launch import arguments, interrupts, settings
-from offramp_launch.commanded_run import folder_for_results
+from offramp_launch.commanded_run import folder_for_results, refuse_flags
 from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.supervision.scaling import bounds_given, cores_of_this_machine, most_of_this_machine
@@ -49,7 +49,7 @@ def start(places, argv):
     typed = flags
     flags = address.take(flags)[1]  # trials have no HTTP server
     flags = arguments.without_switches(arguments.hide_query(flags, os.environ), ("--resume", "--overwrite"))
-    refuse(flags, {})
+    refuse_flags("tune", REFUSED, flags, {})
     flags, config = parse_flags(places, flags)
     fixed = [name for name in TUNED if arguments.setting_given(name, flags)] + (
         ["decode-workers"] if config["source"] == "synthetic" else []
@@ -78,15 +78,10 @@ def start(places, argv):
     return report(search, typed, as_json)
 
 
-def refuse(flags, config):
-    for name in arguments.given_among(REFUSED, flags, config):
-        raise UsageError(f"tune does not accept {name}: {REFUSED[name]}", "Leave it out")
-
-
 def parse_flags(places, flags):
     """(the flags of each trial, their settings). Errors: LaunchError, if trials would be refused."""
     config = settings.resolve_run(places, flags)[1]
-    refuse(flags, config)
+    refuse_flags("tune", REFUSED, flags, config)
     if wants_demo(flags, config):
         raise UsageError("tune needs an input", "Give --input, --model and the other flags of your run")
     if config["source"] == "synthetic":

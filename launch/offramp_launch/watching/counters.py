@@ -11,7 +11,6 @@ TABLES = ("totals", "stage_seconds")
 
 
 def counters_of(status):
-    """The counters in a producer's status."""
     found = {name: status[name] for name in (*PLAIN, *TABLES) if status.get(name) is not None}
     releases = {reason: times for reason, times in (status.get("releases") or {}).items() if reason in REFUSED_RELEASES}
     if status.get("refused") is not None or releases:

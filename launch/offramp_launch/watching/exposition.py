@@ -34,7 +34,6 @@ class Family:
 
 
 def text_of(families, open_metrics=False):
-    """The text of all families that have samples."""
     lines = []
     for family in families:
         if family.samples:

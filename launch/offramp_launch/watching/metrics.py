@@ -81,7 +81,6 @@ def families_of(document, now):
 
 
 def add_run(families, document, now):
-    """Adds the metrics of the whole run."""
     families["launcher_timestamp_seconds"].add(round(now, 3), {})
     status = document.get("status") or {}
     state = status.get("state") or "starting"

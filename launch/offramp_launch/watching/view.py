@@ -82,7 +82,6 @@ def consumer_rows(document, rates):
 
 
 def producer_rows(document):
-    """A row for each producer of --gpus."""
     status, mute, rows = document.get("status") or {}, dict(diagnosis.mute_workers(document)), []
     for worker in status.get("workers") or []:
         name, run_dir, age = worker["name"], worker.get("run_dir"), age_of(worker, status)
@@ -117,7 +116,6 @@ def producer_rows(document):
 
 
 def slabs_of(document):
-    """The slabs of each producer."""
     workers = (document.get("workers") or {}).items()
     several = [slabs_of_one(report.get("status") or {}, f"{name}, ") for name, report in workers]
     whole = [each for each in several if each["states"]] or [slabs_of_one(document.get("status") or {}, "")]

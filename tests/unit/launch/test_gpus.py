@@ -752,7 +752,13 @@ class Signals(JobInOutput):
                 answer()
 
             with Finishing(note) as finishing:
-                ask(["/bin/sh", "-c", script], "input", run_dir, types.SimpleNamespace(fd=0), finishing)
+                ask(
+                    ["/bin/sh", "-c", script],
+                    "input",
+                    run_dir=run_dir,
+                    lock=types.SimpleNamespace(fd=0),
+                    finishing=finishing,
+                )
 
         merged("kill -TERM $PPID; read word; test $word = input")
         self.refused(73, "ended with exit code 73: it wrote nothing", merged, "exit 73")
