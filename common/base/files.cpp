@@ -10,7 +10,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <optional>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -20,12 +23,54 @@ namespace offramp {
 namespace {
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
+constexpr std::size_t kMostFolders = std::size_t{1} << 17;
 
 // Always creates a new file. An existing file, left by a dead writer or owned by another user of a shared folder, is
 // neither written nor waited for.
 UniqueFd make_temporary(const std::string& path, mode_t mode) {
     ::unlink(path.c_str());
     return UniqueFd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, mode));
+}
+
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+
+// EINVAL and EROFS: the file system cannot flush a folder, and there is no alternative.
+bool is_flushed(const UniqueFd& folder) { return ::fsync(folder.get()) == 0 || errno == EINVAL || errno == EROFS; }
+
+// False at the root of a file system.
+bool is_inside(const UniqueFd& inner, const UniqueFd& outer) {
+    struct stat in {
+    }, out{};
+    return ::fstat(inner.get(), &in) == 0 && ::fstat(outer.get(), &out) == 0 && in.st_dev == out.st_dev &&
+           in.st_ino != out.st_ino;
+}
+
+// Folders whose own names are on the disk, up to the root of the file system. Thread: any.
+class FlushedFolders {
+  public:
+    using Identity = std::pair<dev_t, ino_t>;
+
+    std::optional<Identity> unknown(const UniqueFd& folder) {
+        struct stat status {};
+        if (::fstat(folder.get(), &status) != 0) return std::nullopt;
+        const Identity identity{status.st_dev, status.st_ino};
+        const std::lock_guard lock(mutex_);
+        return known_.contains(identity) ? std::nullopt : std::optional(identity);
+    }
+    void add(Identity folder) {
+        const std::lock_guard lock(mutex_);
+        if (known_.size() >= kMostFolders) known_.clear();
+        known_.insert(folder);
+    }
+
+  private:
+    std::mutex mutex_;
+    std::set<Identity> known_;
+};
+
+FlushedFolders& flushed_folders() {
+    static FlushedFolders folders;
+    return folders;
 }
 
 [[noreturn]] void refuse(const char* what, int errno_value) {
@@ -109,9 +154,16 @@ bool WholeFile::put_in_place_if_none() {
 
 void WholeFile::flush_name() {
     const std::string folder = std::filesystem::path(path_).parent_path().string();
-    const UniqueFd directory(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    // EINVAL: the file system cannot flush a folder, and there is no alternative.
-    if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL)) throw failure_(errno);
+    UniqueFd inner(::open(folder.empty() ? "." : folder.c_str(), kFolder));
+    if (!inner || !is_flushed(inner)) throw failure_(errno);
+    // Another process may have made a folder above, and died before it flushed that name.
+    while (const auto unflushed = flushed_folders().unknown(inner)) {
+        UniqueFd outer(::openat(inner.get(), "..", kFolder));
+        if (!outer || !is_inside(inner, outer)) return;
+        if (!is_flushed(outer)) throw failure_(errno);
+        flushed_folders().add(*unflushed);
+        inner = std::move(outer);
+    }
 }
 
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {

@@ -51,7 +51,7 @@ class WholeFile {
     UniqueFd put_in_place();
     // The same, but does not replace an existing file. Returns false, and removes this file, if the name exists.
     bool put_in_place_if_none();
-    // Returns once the name is on the disk.
+    // Returns once the name is on the disk, and those of the folders above it.
     void flush_name();
 
   private:

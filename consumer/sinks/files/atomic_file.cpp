@@ -33,23 +33,16 @@ std::string next_temporary(const std::string& path) {
            std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
 }
 
-void flush_folder(const fs::path& folder) {
-    const std::string opened = folder.empty() ? "." : HeldOutput::through(folder.string());
-    const UniqueFd fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder.string(), errno);
-}
-
 // A held folder exists, even if its name leads elsewhere.
-void make_folder(const fs::path& folder, Durability durability) {
+void make_folder(const fs::path& folder) {
     if (HeldOutput::holds(folder.string())) return;
     HeldOutput::require_same(folder.string());
     std::error_code failure;
     const fs::path parent = folder.parent_path();
     if (!parent.empty() && parent != folder && !fs::exists(HeldOutput::through(parent.string()), failure))
-        make_folder(parent, durability);
-    const bool made = fs::create_directory(HeldOutput::through(folder.string()), failure);
+        make_folder(parent);
+    fs::create_directory(HeldOutput::through(folder.string()), failure);
     if (failure) throw write_error("making the folder " + folder.string(), failure.value());
-    if (made && durability == Durability::PowerCut) flush_folder(parent);
 }
 
 int lock_retried(int fd, int operation) {
@@ -115,7 +108,7 @@ bool AtomicFile::try_open_temporary() {
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
     UniqueFd file(::open(temporary.c_str(), flags, 0666));
     if (!file && errno == ENOENT) {
-        make_folder(folder, durability_);
+        make_folder(folder);
         HeldOutput::require_same(folder.string());
         file = UniqueFd(::open(temporary.c_str(), flags, 0666));
     }
@@ -182,18 +175,24 @@ void replace_file(const std::string& whole, const std::string& path) {
     failpoint("sink.replaced");
 }
 
+void flush_folder(const std::string& folder) {
+    const std::string opened = folder.empty() ? "." : HeldOutput::through(folder);
+    const UniqueFd fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder, errno);
+}
+
 void remove_file(const std::string& path, Durability durability) {
     if (::unlink(HeldOutput::through(path).c_str()) == 0) {
-        if (durability == Durability::PowerCut) flush_folder(fs::path(path).parent_path());
+        if (durability == Durability::PowerCut) flush_folder(fs::path(path).parent_path().string());
     } else if (errno != ENOENT && errno != ENOTDIR) {
         throw write_error("removing " + path, errno);
     }
 }
 
-void make_folder_of_results(const std::string& folder) { make_folder(folder, Durability::Process); }
+void make_folder_of_results(const std::string& folder) { make_folder(folder); }
 
 void require_writable_folder(const std::string& folder) {
-    make_folder(folder, Durability::Process);
+    make_folder(folder);
     AtomicFile probe(folder + "/probe");
     static constexpr std::byte kProbe[64]{};
     probe.write(kProbe);

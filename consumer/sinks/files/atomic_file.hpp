@@ -54,6 +54,9 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
 // Renames `whole`, a complete file, to `path`, and replaces an existing one.
 void replace_file(const std::string& whole, const std::string& path);
 
+// Returns once the names in the folder are on the disk.
+void flush_folder(const std::string& folder);
+
 // Removes a file, if it exists. With PowerCut, its name is gone from the disk when this returns.
 void remove_file(const std::string& path, Durability durability);
 
