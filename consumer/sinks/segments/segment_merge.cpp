@@ -196,13 +196,17 @@ void remove_folders_if_empty(const fs::path& pending) {
     fs::remove(pending.parent_path(), failure);
 }
 
-void remove_merged(const fs::path& pending, const std::vector<Segment>& segments) {
+// After a power cut, segments that come back would look as if they had not been merged.
+void remove_merged(const fs::path& pending, const std::vector<Segment>& segments, Durability durability) {
     for (const Segment& segment : segments) {
         std::error_code failure;
         fs::remove(segment.path, failure);
         if (failure) throw write_error("removing the merged segment " + segment.path, failure.value());
     }
     remove_folders_if_empty(pending);
+    fs::path left = pending;
+    while (!fs::exists(left)) left = left.parent_path();
+    if (durability == Durability::PowerCut) flush_folder(left.string());
 }
 
 namespace fs = std::filesystem;
@@ -324,7 +328,7 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
         output_file, [&merging] { return merging.next(); }, durability);
     std::error_code failure;
     fs::remove(previous, failure);
-    remove_merged(pending, merged);
+    remove_merged(pending, merged, durability);
     return outcome;
 }
 
