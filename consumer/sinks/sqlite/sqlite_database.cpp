@@ -177,7 +177,8 @@ SqliteDatabase::SqliteDatabase(std::string path, Durability durability, std::chr
     : SqliteDatabase(std::move(path), SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, patience) {
     execute(kPageSize);
     start_log();
-    execute(durability == Durability::PowerCut ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
+    // EXTRA: a removed journal does not come back, which would undo a commit without the log.
+    execute(durability == Durability::PowerCut ? "PRAGMA synchronous = EXTRA" : "PRAGMA synchronous = NORMAL");
 }
 
 SqliteDatabase SqliteDatabase::opened_to_read(std::string path) {

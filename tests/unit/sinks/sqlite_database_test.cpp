@@ -98,7 +98,7 @@ TEST(SqliteDatabase, SurvivesAPowerCutWhenAsked) {
     SqliteDatabase careless(folder.path() + "/a.sqlite", Durability::Process);
     SqliteDatabase careful(folder.path() + "/b.sqlite", Durability::PowerCut);
     EXPECT_EQ(number(careless, "PRAGMA synchronous"), 1);
-    EXPECT_EQ(number(careful, "PRAGMA synchronous"), 2);
+    EXPECT_EQ(number(careful, "PRAGMA synchronous"), 3);
 }
 
 TEST(SqliteDatabase, AWriterWaitsForAnotherThenReportsIt) {
