@@ -22,7 +22,9 @@ def put_once(path, value):
     """
     with write_errors(path):
         temporary = write_temporary(path, (json.dumps(value, indent=2) + "\n").encode())
-        return link(temporary, path)
+        made = link(temporary, path)
+        flush_names(path.parent)
+        return made
 
 
 def write_temporary(path, content):
@@ -38,6 +40,25 @@ def write_temporary(path, content):
             os.unlink(temporary)
         raise
     return temporary
+
+
+def flush_names(folder):
+    """Returns once the names in the folder are on the disk, and those of the folders above it on its file system."""
+    folder = os.path.realpath(folder)
+    device = os.stat(folder).st_dev
+    while True:
+        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(inside)
+        except OSError as problem:
+            if problem.errno not in (errno.EINVAL, errno.EROFS):  # else the file system cannot flush a folder
+                raise
+        finally:
+            os.close(inside)
+        above = os.path.dirname(folder)
+        if above == folder or os.stat(above).st_dev != device or not os.access(above, os.R_OK):
+            return
+        folder = above
 
 
 def link(temporary, path):
@@ -69,6 +90,7 @@ def replace(path, value):
     """Writes the file with this JSON value, or replaces it. Errors: LaunchError (CANNOT_WRITE)."""
     with write_errors(path):
         os.replace(write_temporary(path, (json.dumps(value, indent=2) + "\n").encode()), path)
+        flush_names(path.parent)
 
 
 def read(path):
