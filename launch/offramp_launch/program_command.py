@@ -79,6 +79,7 @@ def environment_of(places, work, name):
         "OFFRAMP_WORK": name,
         "OFFRAMP_RESUME": "true" if config.get("resume") else "false",
         "OFFRAMP_KILL_STALLED": "true" if config.get("kill-stalled") else "false",
+        "OFFRAMP_DURABLE": "true" if config.get("durable") else "false",
     }
 
 

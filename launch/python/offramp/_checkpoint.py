@@ -101,8 +101,9 @@ class Checkpoint:
     CannotWrite.
     """
 
-    def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool):
+    def __init__(self, folder: str, identity: dict[str, str], work: str, resume: bool, durable: bool = False):
         self.path = os.path.join(folder, NAME)
+        self._durable = durable  # batches count as done once the disk has them
         self.folder = folder
         self._identity = identity
         self._tensors: list[Tensor] = []
@@ -335,6 +336,8 @@ class Checkpoint:
         failpoint("checkpoint.add")
         try:
             write_all(self._file, text)
+            if self._durable:
+                os.fdatasync(self._file.fileno())
         except OSError as problem:
             self._close_file()
             raise self._write_error(problem) from problem
@@ -405,6 +408,8 @@ class Checkpoint:
                 failpoint("checkpoint.replace")
                 os.replace(partial, name, src_dir_fd=inside, dst_dir_fd=inside)
                 failpoint("checkpoint.replaced")
+                if self._durable:
+                    os.fsync(inside)
                 return file
             except BaseException:
                 file.close()

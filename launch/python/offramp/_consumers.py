@@ -262,6 +262,13 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
     return [f"--{flag}={value}" for flag, value in values.items()]
 
 
+def is_durable(settings: Mapping[str, object]) -> bool:
+    """Whether results and checkpoint have to survive a power cut. Errors: BadArgument, as flags_of()."""
+    yes = ("true", "1")
+    given = [flag for flag in flags_of(settings) if flag.startswith("--durable=")]
+    return given[0].partition("=")[2] in yes if given else os.environ.get("OFFRAMP_DURABLE") in yes
+
+
 def flag_of(name: str) -> str:
     return name.lstrip("-").replace("_", "-")
 

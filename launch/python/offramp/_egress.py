@@ -20,7 +20,7 @@ from offramp._batch import Submission, has_entries, items_of, owners_of, require
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
-from offramp._consumers import ConsumerGroup, run_dir_of
+from offramp._consumers import ConsumerGroup, is_durable, run_dir_of
 from offramp._dead_letters import reason_of_the_first
 from offramp._errors import BadArgument, ConsumersFailed, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
 from offramp._hook import KeySource, Select, tapped
@@ -185,7 +185,8 @@ class Egress:
         )
         if results is not None or resume:
             work = launch.work if launch else f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}"
-            self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume)
+            durable = launch.durable if launch else is_durable(settings or {})
+            self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume, durable)
         self._run_dir = os.fsdecode(folder)
         self._options.update(run_dir=folder, drop_when_full=int(when_full == "drop"))
         if launch is not None:

@@ -22,6 +22,7 @@ STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
 TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)  # BlockingIOError: the socket's backlog is full
 ENDED_BY_THE_USER = 130
+SWITCHES = ("kill_stalled", "durable")
 
 
 class LauncherSettings(NamedTuple):
@@ -35,6 +36,7 @@ class LauncherSettings(NamedTuple):
     work: str
     resume: bool
     kill_stalled: bool = False
+    durable: bool = False
 
 
 class Launched:
@@ -101,7 +103,7 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         settings = {
             name: os.environ.get(f"OFFRAMP_{name.upper()}", "")
             for name in LauncherSettings._fields
-            if name not in ("resume", "kill_stalled")
+            if name not in ("resume", *SWITCHES)
         }
         if not settings["run_dir"]:
             raise BadArgument(
@@ -115,9 +117,9 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         resume = os.environ.get("OFFRAMP_RESUME") == "true" or _was_restarted(
             settings["run_dir"], settings["run_id"], settings["output"], settings["work"]
         )
+        kill_stalled, durable = (os.environ.get(f"OFFRAMP_{name.upper()}") == "true" for name in SWITCHES)
         _launched = Launched(
-            LauncherSettings(**settings, resume=resume, kill_stalled=os.environ.get("OFFRAMP_KILL_STALLED") == "true"),
-            lifeline,
+            LauncherSettings(**settings, resume=resume, kill_stalled=kill_stalled, durable=durable), lifeline
         )
     return _launched
 
