@@ -11,9 +11,9 @@
 //   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
 // The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
-// only then takes the step that the record counts (publish, complete, dead_letter). After a death in between, the step
-// is counted but not taken. The record names the step, and the next producer takes it first. So every step is counted
-// once, and the record and the slabs' states agree.
+// only then takes the step that the record counts (publish, complete, dead_letter, drop). After a death in between, the
+// step is counted but not taken. The record names the step, and the next producer takes it first. So every step is
+// counted once, and the record and the slabs' states agree.
 //
 // Version rule: like the ledger's, of which it is a part.
 namespace offramp {
@@ -55,6 +55,7 @@ enum class CountedStep : std::uint64_t {
     Publish = 1,     // Filling → Ready
     Complete = 2,    // Leased or Ready → Retired
     DeadLetter = 3,  // Ready → DeadLettered
+    Drop = 4,        // Ready → Free
 };
 
 struct ProgressRecord {
@@ -65,7 +66,7 @@ struct ProgressRecord {
     // the high-water mark: every item before this one was published, dropped, skipped, or done before the run
     std::uint64_t items_through;
     std::uint64_t skipped;  // of these items: unreadable, or with meaningless outputs
-    SlabTotals published;
+    SlabTotals published;   // without slabs that were dropped later
     SlabTotals completed;
     SlabTotals dead_letters;
     std::uint64_t dropped;  // samples before the high-water mark that were dropped because no slab was free

@@ -284,7 +284,7 @@ def lines_of(whole, output, followers):
             ("consumers", followers and f"{followers} ended early and were replaced"),
             ("recovered", summary.recovered(samples, "samples")),
             ("look", samples["dead_letters"] and summary.way_to_look(whole["run_dir"])),
-            ("dropped", dropped and f"{dropped} samples found no free slab"),
+            ("dropped", dropped and f"{dropped} samples: no slab was free"),
         ),
         *summary.closing_lines(whole, output if has_output else None),
     ]

@@ -115,7 +115,7 @@ def describe_holders(status):
     if status.get("dropped_samples"):
         # a user's program keeps no list
         listed = "" if "submitted_samples" in status else "; dropped.jsonl in the run directory lists them"
-        lines.append(f"  dropped {status['dropped_samples']} samples that found no free slab{listed}")
+        lines.append(f"  dropped {status['dropped_samples']} samples: no slab was free{listed}")
     if status.get("spilled_samples"):
         lines.append(f"  on the disk {status['spilled_samples']} samples, until consumers have time for them")
     return lines

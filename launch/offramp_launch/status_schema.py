@@ -57,8 +57,8 @@ def of_form(value, form):
 
 NUMBERS = """
 pid producers exit total_samples done_samples done_before batches released_samples released_batches released_bytes
-submitted_samples dead_lettered_samples dropped_samples spilled_samples redelivered skipped samples_per_second
-gpu_utilization consumer_utilization began_ns now_ns last_release_ns input_wait_seconds slab_wait_seconds
+submitted_samples dead_lettered_samples dropped_samples dropped_waiting_samples spilled_samples redelivered skipped
+samples_per_second gpu_utilization consumer_utilization began_ns now_ns last_release_ns input_wait_seconds slab_wait_seconds
 output_wait_seconds visibility_timeouts slab_failures shm_bytes pinned_bytes_per_second
 """
 TEXTS = """

@@ -207,7 +207,7 @@ def _losses(summary, samples, unit):
         ("recovered", recovered(samples, unit)),
         *(("dead", _dead_letter(slab, unit)) for slab in summary.get("dead_letters") or []),
         *(("look", way_to_look(each)) for each in holders),
-        ("dropped", dropped and f"{dropped} {unit} found no free slab: {where} lists them, --resume makes them"),
+        ("dropped", dropped and f"{dropped} {unit}: no slab was free; {where} lists them, --resume makes them"),
         ("spilled", spilled and f"{spilled} {unit} waited on the disk for a consumer"),
         ("producers", restarts and f"died and were replaced: {restarts}"),
     )

@@ -24,7 +24,7 @@ Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, Pee
       run_end_(ledger, port, exchange, clock, options_, peers_),
       intake_(ledger, exchange, memory_, options_.progress, slab_records_, ready_, totals_, run_end_),
       shortage_(ledger, exchange, clock, peers_, slab_records_),
-      spill_(ledger, exchange, clock, memory_, options_.spill.get(), slab_records_, ready_, totals_, run_end_),
+      spill_(ledger, exchange, clock, memory_, options_, slab_records_, ready_, totals_, run_end_),
       dead_letters_(ledger, options_, slab_records_, totals_),
       liveness_(ledger, exchange, watch, clock, memory_, options_, peers_, slab_records_, ready_, totals_, returns_,
                 run_end_),
@@ -63,6 +63,7 @@ void Broker::step() {
     intake_.report_shortage();
     dispatcher_.dispatch();
     spill_.set_to_work();
+    if (spill_.drop_oldest()) intake_.grant_slabs();
     dead_letters_.write_next();
     dispatcher_.acknowledge_releases();
     run_end_.finish(spill_.empty());

@@ -32,6 +32,9 @@ struct BrokerOptions {
     bool kill_stalled = false;                                 // kill a stalled consumer
     std::shared_ptr<DeadLetterWriter> dead_letters;            // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
+    // With it, the oldest waiting slab is dropped when the egress asks for that. Called before the drop, on the
+    // broker's thread.
+    std::function<void(const SlabTicket&, std::span<const std::byte>)> on_dropped;
 };
 
 // Where a granted slab's bytes are, and whether they may be used yet.

@@ -91,6 +91,7 @@ using RefusalCounts = std::map<std::string, std::uint64_t>;
 // The broker's totals at one moment: the counters agree with one another.
 struct BrokerReport {
     SlabTotals published, completed, dead_lettered, in_flight;
+    SlabTotals dropped;  // published, and dropped while they waited
     SlabTotals spilled;  // on the disk now
     SlabTotals ever_spilled;
     std::string spill_error;  // why the last slab could not be spilled; empty: it was
@@ -129,9 +130,10 @@ struct BrokerReport {
             before_steady = completed;
         }
     }
-    // published = completed + in flight + spilled + dead_lettered, in samples.
+    // published = completed + in flight + spilled + dead_lettered + dropped, in samples.
     bool conserved() const {
-        return published.samples == completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples;
+        return published.samples ==
+               completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples + dropped.samples;
     }
 };
 

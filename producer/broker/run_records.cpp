@@ -43,6 +43,10 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
         case CountedStep::DeadLetter:
             next.dead_letters += slab.totals();
             break;
+        case CountedStep::Drop:
+            next.published -= slab.totals();
+            next.dropped += slab.samples;
+            break;
         case CountedStep::None:
             break;
     }

@@ -52,7 +52,7 @@ class ReadyQueue {
     static bool is_current(const ReadySlab& entry, SlabWord word) {
         return word.state == SlabState::Ready && word.generation == entry.generation;
     }
-    // Removes a slab whose bytes went to the disk.
+    // Removes a slab that went to the disk or was dropped.
     void remove(std::uint32_t slab) {
         std::erase_if(entries_, [&](const ReadySlab& entry) { return entry.slab == slab; });
     }

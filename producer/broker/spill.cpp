@@ -7,6 +7,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/slab_view.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/shortage_report.hpp"
 
 namespace offramp {
@@ -60,7 +61,7 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     spilled_.push_back({outcome.file, published});
     totals_.spilled += published.totals();
     totals_.ever_spilled += published.totals();
-    ledger_.spill(outcome.slab);
+    ledger_.vacate(outcome.slab);
     ready_.remove(outcome.slab);
 }
 
@@ -95,17 +96,37 @@ bool Spill::wants_to_write() {
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
-// Skips a slab that took down a consumer, to keep its incident report, and a recovered slab whose memory is not there
-// yet.
+// Lists, then counts, then frees it: after a death in between, the slab still waits, or is dropped by the next
+// producer.
+bool Spill::drop_oldest() {
+    if (!wants_to_drop() || ledger_.count(SlabState::Free) > 0 || run_end_.closing()) return false;
+    const auto oldest = oldest_waiting();
+    if (!oldest) return false;
+    const SlabWord word = ledger_.word(*oldest);
+    options_.on_dropped(
+        {.epoch = ledger_.epoch(), .slab = *oldest, .generation = word.generation, .attempt = word.attempt},
+        memory_.bytes_of(*oldest));
+    failpoint("broker.drop");
+    const PublishedSlab& published = slab_records_[*oldest].published;
+    count_step(options_.progress, CountedStep::Drop, published, ledger_);
+    ledger_.vacate(*oldest);
+    totals_.dropped += published.totals();
+    ready_.remove(*oldest);
+    return true;
+}
+
+// Skips a recovered slab whose memory is not there yet. One that took down a consumer is not spilled, which would lose
+// its incident report; but it may be dropped.
 std::optional<std::uint32_t> Spill::oldest_waiting() const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : ready_) {
         const SlabWord word = ledger_.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word) || !memory_.usable(entry.slab)) continue;
-        if (ledger_.failures(entry.slab) > 0 || !ledger_.holders(entry.slab).empty()) continue;
+        if ((store_ && ledger_.failures(entry.slab) > 0) || !ledger_.holders(entry.slab).empty()) continue;
         if (!oldest ||
             slab_records_[entry.slab].published.items_through < slab_records_[*oldest].published.items_through)
             oldest = entry.slab;
+        if (word.attempt == 0) break;  // it was never delivered, and those behind it are newer
     }
     return oldest;
 }

@@ -17,24 +17,26 @@
 
 namespace offramp {
 
-// Moves waiting slabs to the disk and back. While the egress needs a slab and none is free, the oldest waiting slab is
-// written; when no other slab waits, it is read back. Without a store in the options it does nothing.
+// Makes room while the egress needs a slab and none is free, with the oldest waiting slab. Either it is dropped, or it
+// moves to the disk, and is read back when no other slab waits. The options choose; by default nothing is done.
 //
 // Owns: slabs on the disk and on their way. Borrows: what its constructor names. Thread: the broker's. Blocks: never,
-// the store's thread writes and reads. Errors: a slab that cannot be written stays in memory, with the reason in the
-// totals; one that cannot be read back is lost, and ends the run.
+// the store's thread writes and reads; a drop, as on_dropped does. Errors: a slab that cannot be written stays in
+// memory, with the reason in the totals; one that cannot be read back is lost, and ends the run.
 class Spill {
   public:
     // The egress waits this long for a consumer before a slab is spilled.
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(50);
 
     Spill(SlabLedger& ledger, const SlabExchange& exchange, const Clock& clock, const SlabMemory& memory,
-          SpillStore* store, SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals, const RunEnd& run_end)
+          const BrokerOptions& options, SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals,
+          const RunEnd& run_end)
         : ledger_(ledger),
           exchange_(exchange),
           clock_(clock),
           memory_(memory),
-          store_(store),
+          options_(options),
+          store_(options.spill.get()),
           slab_records_(slab_records),
           ready_(ready),
           totals_(totals),
@@ -46,19 +48,22 @@ class Spill {
     void take_outcome();
     // Gives the store its next slab, if there is one.
     void set_to_work();
+    // True if a slab was dropped, and is free. Consumers are served first.
+    bool drop_oldest();
     // The egress was granted a slab; its thread may not have noticed yet.
     void note_egress_served() { egress_waits_since_.reset(); }
 
     bool empty() const { return spilled_.empty(); }
     // A Ready slab on its way to the disk: it is not handed out meanwhile.
     bool is_being_written(std::uint32_t slab) const { return slab == writing_; }
-    // The egress waits, and may soon need set_to_work().
-    bool is_wanted() const { return store_ && exchange_.waiting(); }
+    // The egress waits, and may soon need set_to_work() or drop_oldest().
+    bool is_wanted() const { return (store_ && exchange_.waiting()) || wants_to_drop(); }
 
   private:
     void on_written(const SpillStore::Outcome& outcome);
     void on_read_back(const SpillStore::Outcome& outcome);
     bool wants_to_write();
+    bool wants_to_drop() const { return options_.on_dropped && exchange_.wants_oldest_dropped(); }
     std::optional<std::uint32_t> oldest_waiting() const;
     void read_next_back();
 
@@ -66,6 +71,7 @@ class Spill {
     const SlabExchange& exchange_;
     const Clock& clock_;
     const SlabMemory& memory_;
+    const BrokerOptions& options_;
     SpillStore* const store_;
     SlabRecords& slab_records_;
     ReadyQueue& ready_;

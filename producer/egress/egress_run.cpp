@@ -1,12 +1,14 @@
 #include "producer/egress/egress_run.hpp"
 
 #include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/failpoint.hpp"
 #include "common/shm/run_files.hpp"
 #include "common/shm/shared_region.hpp"
 #include "common/transport/ports.hpp"
+#include "common/wire/slab_view.hpp"
 #include "producer/broker/broker.hpp"
 #include "producer/recovery/run_recovery.hpp"
 
@@ -71,6 +73,10 @@ std::unique_ptr<BrokerThread> EgressRun::start_broker() {
     options.on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); };
     options.dead_letters = make_dead_letter_writer();
     options.spill = spill_;
+    if (options_.when_full == WhenFull::DropOldest)
+        options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
+            report_dropped(ticket, bytes);
+        };
     heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
                                                       static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
     // Without a pool, each filling creates its slab's memory.
@@ -122,12 +128,24 @@ std::shared_ptr<SpillStore> EgressRun::make_spill() const {
     return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
 }
 
+// A waiting slab that is dropped, by its batches.
+void EgressRun::report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes) {
+    const SlabContents contents = SlabContents::read(bytes, place_.names().nonce, ticket);
+    for (const BatchRecord& piece : contents.batches) {
+        std::vector<RowInfo> rows;
+        for (const SampleView& sample : std::span(contents.samples).subspan(piece.first_sample, piece.rows))
+            if (!sample.empty) rows.push_back({.item = sample.item, .key = sample.key});
+        items_.on_dropped(piece.batch, rows);
+    }
+}
+
 std::unique_ptr<EgressStream> EgressRun::make_stream(DeviceTimeline& timeline) {
     EgressStream::Options options = options_.stream;
     options.header_fields.run_nonce = place_.names().nonce;
     options.header_fields.epoch = place_.endpoint().epoch;
     options.slab_count = options_.spans.slab_count;
     if (options_.when_full == WhenFull::Drop) options.when_none = SlabExchange::WhenNone::Return;
+    if (options_.when_full == WhenFull::DropOldest) options.when_none = SlabExchange::WhenNone::DropOldest;
     options.on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { items_.on_dropped(batch, rows); };
     return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options),
                                           [this] { listener_.on_stream_failure(); });

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "common/base/clock.hpp"
@@ -29,7 +31,10 @@
 namespace offramp {
 
 // Policy for a batch when no slab is free.
-enum class WhenFull { Wait, Drop, Spill };
+enum class WhenFull { Wait, Drop, DropOldest, Spill };
+
+// Drops outputs. A batch with more parts than slabs would lose a part whatever its consumers do.
+inline bool may_drop(WhenFull policy) { return policy == WhenFull::Drop || policy == WhenFull::DropOldest; }
 
 inline constexpr std::uint32_t kConsumerTableSize = 64;
 
@@ -49,7 +54,7 @@ struct EgressRunOptions {
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---
     std::uint32_t max_consumers = kConsumerTableSize;
-    // The run fills in run_nonce, progress, on_completed, on_dead_letter, dead_letters and spill.
+    // The run fills in run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and on_dropped.
     BrokerOptions broker{};
 };
 
@@ -112,6 +117,7 @@ class EgressRun {
     std::unique_ptr<BrokerThread> start_broker();
     std::shared_ptr<DeadLetterWriter> make_dead_letter_writer();
     std::shared_ptr<SpillStore> make_spill() const;
+    void report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes);
     std::unique_ptr<EgressStream> make_stream(DeviceTimeline& timeline);
 
     // In order of dependency; destroyed in reverse.

@@ -47,7 +47,8 @@ class EgressStream {
         std::size_t queue_depth = 1;  // most batches submitted and not yet being copied
         // a small batch waits this long for others to share its slab
         std::chrono::nanoseconds max_delay = std::chrono::milliseconds(2);
-        // Return: an output without a free slab is dropped, reported here on the copy thread, and counted.
+        // Return: an output without a free slab is dropped, reported here on the copy thread, and counted. DropOldest:
+        // the broker drops a waiting one.
         SlabExchange::WhenNone when_none = SlabExchange::WhenNone::Wait;
         std::function<void(std::uint64_t batch, std::span<const RowInfo> rows)> on_dropped;
     };

@@ -369,7 +369,7 @@ void EmbeddedEgress::Parts::require_slabs(const std::vector<DeviceTensor>& tenso
     if (parts > plan.slab_count)
         refuse("a batch of " + std::to_string(rows) + " samples fills " + std::to_string(parts) +
                    " slabs, and the run has " + std::to_string(plan.slab_count) +
-                   " and drops samples that find no free slab",
+                   " and drops samples when no slab is free",
                "Submit smaller batches, open the run with more or larger slabs (slabs, samples_per_slab, slab_bytes), "
                "or let submit() wait for free slabs");
 }
@@ -397,7 +397,7 @@ std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     require_no_failure();
     check(batch);
     std::vector<DeviceTensor> tensors = checked_tensors(batch);
-    if (options.run.when_full == WhenFull::Drop) require_slabs(tensors, batch.rows);
+    if (may_drop(options.run.when_full)) require_slabs(tensors, batch.rows);
     if (batch.timeout && !run->stream().wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch), std::move(tensors));
     const std::uint64_t through = output.rows.back().item + 1;

@@ -29,7 +29,7 @@ struct EmbeddedEgressOptions {
     EgressRunOptions run{};
     // Items of a completed slab. On the broker's thread; may be empty.
     std::function<void(std::span<const ItemRange>)> on_completed{};
-    // Items that will not be processed: dropped (copy thread) or dead-lettered (broker's thread). May be empty.
+    // Items that will not be processed: dropped (copy's or broker's thread) or dead-lettered (broker's). May be empty.
     std::function<void(std::span<const ItemRange>)> on_failed_items{};
 };
 

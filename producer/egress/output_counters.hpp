@@ -22,6 +22,9 @@ struct OutputStats {
     double copy_seconds = 0;
     DurationHistogram copy_times;  // one entry per such copy
 
+    SlabTotals dropped() const {
+        return {.batches = batches_dropped, .samples = samples_dropped, .bytes = bytes_dropped};
+    }
     // At the end: batches that were dropped or abandoned instead of published.
     std::uint64_t batches_unpublished() const { return batches_submitted - batches_published; }
     std::uint64_t samples_unpublished() const { return samples_submitted - samples_published - samples_rejected; }

@@ -19,7 +19,7 @@ class ItemListener {
     // On the broker's thread.
     virtual void on_completed(const PublishedSlab&) {}
     virtual void on_dead_letter(const PublishedSlab&) {}
-    // On the copy's thread.
+    // On the copy's thread; of a waiting slab (WhenFull::DropOldest), on the broker's.
     virtual void on_dropped(std::uint64_t /*batch*/, std::span<const RowInfo> /*rows*/) {}
 
   protected:

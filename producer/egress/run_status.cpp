@@ -100,9 +100,7 @@ std::string RunStatus::page(const Facts& facts, const std::string& state, const 
                                .began_ns = facts.began_ns,
                                .shm_bytes = facts.shm_bytes,
                                .slab_wait_seconds = now.slab_wait_seconds,
-                               .dropped = {.batches = now.output.batches_dropped,
-                                           .samples = now.output.samples_dropped,
-                                           .bytes = now.output.bytes_dropped},
+                               .dropped = now.dropped(),
                                .d2h = now.output.copy_times});
     status["nonce"] = fmt::format("{:016x}", facts.nonce);  // as in the endpoint
     status["name"] = facts.name;

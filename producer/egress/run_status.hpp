@@ -19,6 +19,12 @@ struct EgressStats {
     OutputStats output;
     double slab_wait_seconds = 0;
     BrokerReport broker;
+
+    // Because no slab was free: before publication, and while slabs waited.
+    SlabTotals dropped() const {
+        SlabTotals all = output.dropped();
+        return all += broker.dropped;
+    }
 };
 
 // RUN_DIR/status.json, with the fields of launch/guide/reference/status-json.md: replaced twice a second, and when the

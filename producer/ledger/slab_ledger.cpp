@@ -60,7 +60,7 @@ SlabLedger SlabLedger::adopt(Memory memory, std::uint32_t epoch, const LastStep&
     return ledger;
 }
 
-// Changes only the state: a holder whose completion was counted repeats its release, and is then removed.
+// Changes no holders: one whose completion was counted repeats its release, and is then removed.
 void SlabLedger::take_counted_step(const LastStep& last) {
     if (last.kind == CountedStep::None || last.slab >= slab_count()) return;
     const SlabWord found = word(last.slab);
@@ -72,6 +72,8 @@ void SlabLedger::take_counted_step(const LastStep& last) {
         move_to(last.slab, found.state, SlabState::Retired);
     else if (last.kind == CountedStep::DeadLetter && found.state == SlabState::Ready)
         move_to(last.slab, found.state, SlabState::DeadLettered);
+    else if (last.kind == CountedStep::Drop && found.state == SlabState::Ready)
+        vacate(last.slab);
 }
 
 void SlabLedger::repair(std::uint32_t slab) {
@@ -260,11 +262,11 @@ void SlabLedger::discard(std::uint32_t slab) {
     if (!has_holders(slab)) free_slab(slab);
 }
 
-// --- to the disk ---
+// --- no free slab ---
 
-void SlabLedger::spill(std::uint32_t slab) {
+void SlabLedger::vacate(std::uint32_t slab) {
     expect(word(slab).state == SlabState::Ready && !has_holders(slab), "a Ready slab without holders");
-    failpoint("ledger.spill");
+    failpoint("ledger.vacate");
     free_slab(slab);
 }
 

@@ -50,7 +50,8 @@ std::string_view to_string(SlabState state);
 // - complete: state Retired, holder cleared, then Free, next generation (death between: Retired, no holder: freed)
 // - return: holder cleared, then the state (death between: Leased without its holder: made Ready)
 // - fail: counted, then as a return (death between: the holder repeats its release, and it is counted twice)
-// Counted steps (publish, complete, dead_letter) are counted first (ProgressLog); adopt() takes those not yet taken.
+// Counted steps (publish, complete, dead_letter, drop) are counted first (ProgressLog); adopt() takes those not yet
+// taken.
 class SlabLedger {
   public:
     struct Memory {
@@ -124,9 +125,9 @@ class SlabLedger {
     // DeadLettered → Free, or Retired while it has holders.
     void discard(std::uint32_t slab);
 
-    // --- to the disk ---
-    // Ready without holders → Free, with the next generation: its bytes are now on the disk.
-    void spill(std::uint32_t slab);
+    // --- no free slab ---
+    // Ready without holders → Free, with the next generation: its bytes are now on the disk, or were dropped.
+    void vacate(std::uint32_t slab);
 
     // --- queries ---
     std::uint32_t slab_count() const { return static_cast<std::uint32_t>(memory_.entries.size()); }

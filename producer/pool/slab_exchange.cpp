@@ -44,9 +44,9 @@ SlabExchange::SlabExchange(Private, std::uint32_t grants_ahead, const Clock& clo
 std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
     std::unique_lock lock(mutex_);
     if (grants_.empty() && !stopped_) {
-        const bool asks = when_none == WhenNone::Return;
-        if (asks) {  // the broker's earlier answer may be outdated
+        if (when_none != WhenNone::Wait) {  // the broker's earlier answer may be outdated
             short_ = false;
+            drops_oldest_ = when_none == WhenNone::DropOldest;
             has_events_ = true;
             lock.unlock();
             notify();
@@ -56,8 +56,8 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
         const std::uint64_t began = now_ns();
         waiting_since_ns_ = began;
         waiting_ = true;
-        granted_.wait(lock, [&] { return !grants_.empty() || stopped_ || (asks && short_); });
-        waiting_ = false;
+        granted_.wait(lock, [&] { return !grants_.empty() || stopped_ || (when_none == WhenNone::Return && short_); });
+        waiting_ = drops_oldest_ = false;
         waited_ns_ += waited_since(began);
     }
     if (stopped_ || grants_.empty()) return std::nullopt;
@@ -165,6 +165,11 @@ void SlabExchange::note_shortage() {
         short_ = true;
     }
     granted_.notify_all();
+}
+
+bool SlabExchange::wants_oldest_dropped() const {
+    const std::lock_guard lock(mutex_);
+    return drops_oldest_ && grants_.empty() && !stopped_;
 }
 
 bool SlabExchange::stopped() const {

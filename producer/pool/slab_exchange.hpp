@@ -101,9 +101,9 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     void note_memory();
 
     // --- egress ---
-    // Sleeps until a slab may be filled. Nothing after stop(); with Return, also nothing if the broker, asked again,
-    // has none.
-    enum class WhenNone { Wait, Return };
+    // Sleeps until a slab may be filled. Nothing after stop(). If the broker, asked again, has none: with Return, also
+    // nothing; with DropOldest, it drops the oldest waiting slab for this one.
+    enum class WhenNone { Wait, Return, DropOldest };
     std::optional<WriteLoan> wait_for_slab(WhenNone when_none = WhenNone::Wait);
     // `work` runs on the publishing thread before any other thread can see the slab. Set before there is an egress. If
     // it throws, publish() throws, and the slab is freed.
@@ -150,6 +150,8 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     double wait_seconds() const;
     bool stopped() const;
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
+    // A wait with DropOldest has no slab yet, not even a granted one.
+    bool wants_oldest_dropped() const;
 
   private:
     friend class WriteLoan;
@@ -179,6 +181,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::shared_ptr<const InlineDispatch> inline_dispatch_;
     TimePoint published_at_{};  // the last slab
     bool short_ = false;
+    bool drops_oldest_ = false;  // the current wait, if the grants run out
     bool stopped_ = false;
     std::atomic<bool> broker_listens_{false};
     bool listened_ = false;  // used by the broker only

@@ -134,6 +134,7 @@ json status_page(const BrokerReport& before, const BrokerReport& now, double sec
         {"redelivered", now.redelivered.slabs},
         {"dead_lettered_samples", now.dead_lettered.samples},
         {"dropped_samples", fields.dropped.samples},
+        {"dropped_waiting_samples", now.dropped.samples},
         {"spilled_samples", now.spilled.samples},
         {"releases", releases_json(now)},
         {"last_failure", now.last_failure},

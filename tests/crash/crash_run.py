@@ -25,9 +25,14 @@ COPY = (
     "--log-level",
     "info",
 )
-# Flags that provoke each --when-full. With drop, at least `--slabs` slabs are published and most of the rest is
+# Flags that provoke each --when-full. If the run drops, at least `--slabs` slabs are delivered and most of the rest is
 # dropped.
-WHEN_FULL = {"wait": (), "drop": ("--when-full", "drop", "--slabs", "12"), "spill": ("--when-full", "spill")}
+WHEN_FULL = {
+    "wait": (),
+    "drop": ("--when-full", "drop", "--slabs", "12"),
+    "drop-oldest": ("--when-full", "drop-oldest", "--slabs", "12"),
+    "spill": ("--when-full", "spill"),
+}
 DEATHS = ("kill", "segv", "abort", "exit", "stop")
 HANG = "consumer.work_noted#2:stop"  # lets visibility timeouts expire
 DEATH = "consumer.work_noted#2:kill"  # makes the broker take holds back
@@ -78,7 +83,7 @@ class CrashRun:
 
     def __init__(self, *orders, setting_up=(), when_full="wait", flags=()):
         self.orders, self.run = orders, LaunchedRun(*self.RUN, *WHEN_FULL[when_full], *flags)
-        self.may_drop = when_full == "drop"
+        self.may_drop = when_full in ("drop", "drop-oldest")
         self.run.deadline = time.monotonic() + WATCHDOG_SECONDS
         self.once = self.run.folder / "failpoints"
         self.once.mkdir()

@@ -23,7 +23,7 @@ from tests.crash.crash_run import (
     failpoints_of_the_sources,
     undisturbed,
 )
-from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, OF_A_SPILL, Cell
+from tests.crash.matrix import DEATHS, ELSEWHERE, LAUNCHER, WITHOUT_A_SLAB, Cell
 
 BATCHES, ROWS = 24, 4
 BATCH = f"""
@@ -71,7 +71,9 @@ def failpoints_of_a_loop():
     of_the_package = failpoints_in((ROOT / "launch" / "python").glob("**/*.py"))
     of_the_library = [name for name, program in failpoints_of_the_sources().items() if program == "producer"]
     return [
-        name for name in (*of_the_library, *of_the_package) if name not in (*ELSEWHERE, *OF_A_SPILL, *OF_THE_PROGRAMS)
+        name
+        for name in (*of_the_library, *of_the_package)
+        if name not in (*ELSEWHERE, *WITHOUT_A_SLAB, *OF_THE_PROGRAMS)
     ]
 
 
@@ -79,7 +81,7 @@ def failpoints_of_consumers():
     return [
         name
         for name, program in failpoints_of_the_sources().items()
-        if program == "consumer" and name not in (*ELSEWHERE, *OF_A_SPILL, *OF_A_RECOVERY)
+        if program == "consumer" and name not in (*ELSEWHERE, *WITHOUT_A_SLAB, *OF_A_RECOVERY)
     ]
 
 

@@ -86,8 +86,13 @@ ELSEWHERE = (
     "sink.replaced",
     *OF_TILES,
 )
-# Passed only with --when-full spill, and always if the only consumer is stopped for a while.
-OF_A_SPILL = ("ledger.spill", "spill.written", "spill.read_back")
+# Passed only with these values of --when-full, and always if the only consumer is stopped for a while.
+WITHOUT_A_SLAB = {
+    "ledger.vacate": ("drop-oldest", "spill"),
+    "broker.drop": ("drop-oldest",),
+    "spill.written": ("spill",),
+    "spill.read_back": ("spill",),
+}
 RUNS_TO_REACH_IT = 3
 ASLEEP, ONE_CONSUMER = ("consumer.welcomed#1:stop",), ("--consumers", "1")
 # For tests of --when-full: the other ways to die differ only for the victim's parent.
@@ -115,7 +120,7 @@ def cells(wanted=(), when_full="wait", actions=(*DEATHS, LAUNCHER)):
     return [
         Cell(name, program, action, when_full)
         for name, program in failpoints_of_the_sources().items()
-        if name not in ELSEWHERE and (name not in OF_A_SPILL or when_full == "spill")
+        if name not in ELSEWHERE and when_full in WITHOUT_A_SLAB.get(name, WHEN_FULL)
         if not wanted or any(name.startswith(begin) for begin in wanted)
         for action in actions
     ]
@@ -135,10 +140,10 @@ def check(cell, expected, make=CrashRun):
 
 def run(cell, expected, make):
     """(missed failpoint, other faults), each with the run's logs."""
-    spills = cell.failpoint in OF_A_SPILL
-    setting_up = ASLEEP if spills else SETTING_UP.get(cell.failpoint, ())
+    is_full = cell.failpoint in WITHOUT_A_SLAB
+    setting_up = ASLEEP if is_full else SETTING_UP.get(cell.failpoint, ())
     with make(
-        cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if spills else ()
+        cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if is_full else ()
     ) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.logs()}"]

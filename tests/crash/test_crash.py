@@ -33,7 +33,7 @@ class Matrix(MatrixCase):
 
     def test_exceptions_are_failpoints_of_the_sources(self):
         names = failpoints_of_the_sources()
-        for name in (*matrix.SETTING_UP, *matrix.ONCE_A_PROCESS, *matrix.ELSEWHERE, *matrix.OF_A_SPILL):
+        for name in (*matrix.SETTING_UP, *matrix.ONCE_A_PROCESS, *matrix.ELSEWHERE, *matrix.WITHOUT_A_SLAB):
             self.assertIn(name, names)
 
 
@@ -45,6 +45,9 @@ class OtherDeaths(MatrixCase):
 class WhenFull(MatrixCase):
     def test_every_cell_of_a_run_that_drops(self):
         self.check(matrix.cells(when_full="drop", actions=matrix.FEWER_ACTIONS))
+
+    def test_every_cell_of_a_run_that_drops_the_oldest(self):
+        self.check(matrix.cells(when_full="drop-oldest", actions=matrix.FEWER_ACTIONS))
 
     def test_every_cell_of_a_run_that_spills(self):
         self.check(matrix.cells(when_full="spill", actions=matrix.FEWER_ACTIONS))

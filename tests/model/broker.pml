@@ -357,7 +357,7 @@ end:
             survive() } }
 
     /* Its batch waits on disk and is filled in again later, like an unpublished one. The file exists before, and the next producer
-     * counts it only if the slab is free. */
+     * counts it only if the slab is free. A drop of a waiting slab has the same stores. */
     :: atomic { up && entry[s].state == READY && HOLDERS(s) == 0 && entry[s].failures == 0 && faults > 0 ->
         faults--;
         may_die_within(1);
@@ -365,7 +365,7 @@ end:
             printf("slab %d is spilled\n", s);
             wanted[s] = false; committed[s] = false;
             left++;
-            ledger_spill(s);
+            ledger_vacate(s);
             survive() } }
 
     :: atomic { up && entry[s].state == DEAD_LETTERED ->

@@ -246,7 +246,7 @@ def event_text(event, consumer, attempt, kind):
         "dead-letter",
         "discard",
         "adopt",
-        "spill",
+        "vacate",
     ]
     name = names[event]
     if name == "release":

@@ -174,8 +174,8 @@ inline ledger_revoke(s, c, counted) {
 
 inline ledger_dead_letter(s) { store_state(s, DEAD_LETTERED, entry[s].attempt, entry[s].generation) }
 
-/* No consumer holds it, and its bytes are on disk. */
-inline ledger_spill(s) { free_slab(s) }
+/* No consumer holds it, and its bytes are on disk, or are dropped. */
+inline ledger_vacate(s) { free_slab(s) }
 
 inline ledger_discard(s) {
     store_state(s, RETIRED, entry[s].attempt, entry[s].generation);

@@ -69,7 +69,7 @@ std::vector<Event> all_events(const Image& image) {
         {"expire", [](auto& ledger, auto&) { ledger.expire(0); }},
         {"dead-letter", [](auto& ledger, auto&) { ledger.dead_letter(0); }},
         {"discard", [](auto& ledger, auto&) { ledger.discard(0); }},
-        {"spill", [](auto& ledger, auto&) { ledger.spill(0); }},
+        {"vacate", [](auto& ledger, auto&) { ledger.vacate(0); }},
     };
     for (std::uint32_t c = 0; c < kConsumers; ++c) {
         const std::string who = " " + std::to_string(c);

@@ -19,7 +19,7 @@
 #define DEAD_LETTERS 8
 #define DISCARD 9
 #define ADOPT 10
-#define SPILL 11
+#define VACATE 11
 
 bool up = true;
 byte die_at;
@@ -72,7 +72,7 @@ end:
     :: atomic { MAY(LEASED) -> may_die(); d_step { row(EXPIRE, 0, 0, 0); ledger_expire(0); end_row() } }
     :: atomic { MAY(READY) -> may_die(); d_step { row(DEAD_LETTERS, 0, 0, 0); ledger_dead_letter(0); end_row() } }
     :: atomic { MAY(DEAD_LETTERED) -> may_die(); d_step { row(DISCARD, 0, 0, 0); ledger_discard(0); end_row() } }
-    :: atomic { MAY(READY) && HOLDERS(0) == 0 -> may_die(); d_step { row(SPILL, 0, 0, 0); ledger_spill(0); end_row() } }
+    :: atomic { MAY(READY) && HOLDERS(0) == 0 -> may_die(); d_step { row(VACATE, 0, 0, 0); ledger_vacate(0); end_row() } }
     :: atomic { !up && IS_LISTED -> up = true; may_die(); d_step { row(ADOPT, 0, 0, 0); ledger_adopt(0); end_row() } }
     od
 }

@@ -112,6 +112,27 @@ MUTANTS = (
         ("broker_test",),
     ),
     Mutant(
+        "a held slab is dropped",
+        "producer/broker/spill.cpp",
+        " || !ledger_.holders(entry.slab).empty()) continue;",
+        ") continue;",
+        ("broker_test",),
+    ),
+    Mutant(
+        "slabs are dropped before consumers are served",
+        "producer/broker/broker.cpp",
+        "    dispatcher_.dispatch();\n    spill_.set_to_work();\n    if (spill_.drop_oldest()) intake_.grant_slabs();\n",
+        "    if (spill_.drop_oldest()) intake_.grant_slabs();\n    dispatcher_.dispatch();\n    spill_.set_to_work();\n",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a drop is not counted for a successor",
+        "producer/broker/spill.cpp",
+        "    count_step(options_.progress, CountedStep::Drop, published, ledger_);\n",
+        "",
+        ("broker_test",),
+    ),
+    Mutant(
         "another run's releases count",
         "producer/broker/dispatcher.cpp",
         "message.run != options_.run_nonce",

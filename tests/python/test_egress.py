@@ -366,6 +366,23 @@ class Batches(Egresses):
         wait_for(lambda: not egress._run._releases._held, "that all are released")
         egress.close()
 
+    def test_the_oldest_waiting_batches_are_dropped_on_request(self):
+        import numpy
+
+        egress = offramp.Egress(self.run_dir, slabs=2, samples_per_slab=4, when_full="drop-oldest")
+        for number in range(50):
+            egress.submit(
+                numpy.full((4, 10), number, "float32"),
+                [f"{number}-{row}" for row in range(4)],
+                range(4 * number, 4 * number + 4),
+            )
+        wait_for(lambda: egress.stats().samples_dropped == 48 * 4, "that all but two batches are dropped")
+        reader = self.reader()
+        egress.drain()
+        self.assertEqual({f"{number}-{row}" for number in (48, 49) for row in range(4)}, set(self.seen_by(reader)))
+        stats = egress.stats()
+        self.assertEqual((200, 8, 192), (stats.samples_submitted, stats.samples_completed, stats.samples_dropped))
+
     def test_several_threads_may_submit(self):
         import numpy
 

@@ -153,6 +153,27 @@ class Dropping(Loops):
             set(self.work.results()) - {"records.jsonl"},
         )
 
+    def test_a_resumed_loop_repeats_what_waited_and_was_dropped(self):
+        os.environ["GATES"] = str(self.work.gates)
+        self.addCleanup(os.environ.pop, "GATES")
+        options = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1}
+        batches = [([f"k{number}"], number) for number in range(500)]
+        with offramp.Egress(**options, when_full="drop-oldest", slabs=2, samples_per_slab=1) as egress:
+            for keys, number in egress.pending(batches):
+                egress.submit(self.values(number), keys)
+            wait_for(lambda: egress.stats().samples_dropped > 0, "that some are dropped")
+        made = set(self.work.results()) - {"records.jsonl"}
+        self.assertIn("k499.bin", made, "the last batch was the newest")
+        self.assertLess(len(made), len(batches))
+        with offramp.Egress(**options, resume=True) as egress:
+            submitted = set()
+            for keys, number in egress.pending(batches):
+                egress.submit(self.values(number), keys)
+                submitted |= {f"{key}.bin" for key in keys}
+        every = {f"k{number}.bin" for number in range(500)}
+        self.assertEqual(every - made, submitted)
+        self.assertEqual(every, set(self.work.results()) - {"records.jsonl"})
+
     def values(self, number):
         import numpy
 

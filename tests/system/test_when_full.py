@@ -1,6 +1,6 @@
 """
-A run without a free slab waits, drops and lists the newest batches, or spills the oldest to disk. Without consumers a
-pool fills up once and stays full, so nothing here depends on timing.
+A run without a free slab waits, drops and lists the newest or oldest batches, or spills the oldest to disk. Without
+consumers a pool fills up once and stays full, so nothing here depends on timing.
 """
 
 import json
@@ -68,6 +68,34 @@ class WhenFull(LeavesNothing):
             # Delivered results are unchanged.
             wanted = self.wanted["checksums.tsv"].splitlines()
             self.assertTrue(set(self.lines_of(run)) < set(wanted))
+
+    def test_the_oldest_waiting_batches_are_dropped_and_listed(self):
+        """A new producer continues with the counts and the newest batches. A resumed run does the others."""
+        for dies in (False, True):
+            with self.subTest(dies=dies), RealRun(*COPY, "--when-full", "drop-oldest") as run:
+                run.start_producer()
+                self.until_status(
+                    run, "all others dropped", lambda status: status["dropped_samples"] == SAMPLES - IN_THE_POOL
+                )
+                if dies:
+                    self.take_over(run)
+                code, summary = self.deliver(run)
+                self.assertEqual(code, 0, run.logs())
+                samples = summary["samples"]
+                self.assertEqual(
+                    (samples["sourced"], samples["dropped"], samples["dropped_when_full"], samples["released"]),
+                    (SAMPLES, SAMPLES - IN_THE_POOL, SAMPLES - IN_THE_POOL, IN_THE_POOL),
+                )
+                self.assertEqual(samples["dropped_waiting"], 0 if dies else SAMPLES - IN_THE_POOL)
+                listed = [json.loads(line) for line in (run.run_dir / "dropped.jsonl").read_text().splitlines()]
+                self.assertEqual([part["batch"] for part in listed], list(range(36)))
+                self.assertEqual(
+                    [sample["item"] for part in listed for sample in part["samples"]],
+                    list(range(SAMPLES - IN_THE_POOL)),
+                )
+                self.assertEqual(items_of_checksums(run.output), set(range(SAMPLES - IN_THE_POOL, SAMPLES)))
+                self.assertEqual(items_of_checkpoint(run.output), set(range(SAMPLES - IN_THE_POOL, SAMPLES)))
+                self.resume(run, self.wanted)
 
     def test_a_resumed_run_does_the_dropped_batches(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
@@ -259,12 +287,18 @@ class WhenFull(LeavesNothing):
 
     @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
     def test_the_producer_dies_at_each_step_of_a_spill(self):
-        for point in ("spill.written", "ledger.spill", "spill.read_back"):
+        for point in ("spill.written", "ledger.vacate", "spill.read_back"):
             with self.subTest(point=point):
-                self.dies_at(point)
+                self.dies_at(point, "spill")
 
-    def dies_at(self, point):
-        with RealRun(*COPY, "--when-full", "spill") as run:
+    @unittest.skipIf(SANITIZER, "preloads a library, and a sanitizer's must come first")
+    def test_the_producer_dies_at_each_step_of_a_drop(self):
+        for point in ("broker.drop", "ledger.vacate"):
+            with self.subTest(point=point):
+                self.dies_at(point, "drop-oldest")
+
+    def dies_at(self, point, when_full):
+        with RealRun(*COPY, "--when-full", when_full) as run:
             environment = {
                 "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
                 "OFFRAMP_FAILPOINT": f"{point}#3:stop",
@@ -288,8 +322,12 @@ class WhenFull(LeavesNothing):
             self.assertEqual(run.wait(run.producer), 0, run.logs())
             run.wait_for_consumers()
             run.finish_outputs()
-            self.assertEqual(run.files(), self.wanted)
             self.assertTrue(run.summary()["conserved"])
+            if when_full == "drop-oldest":
+                samples = run.summary()["samples"]
+                self.assertEqual(samples["sourced"], samples["dropped"] + samples["released"])
+                self.resume(run, self.wanted)
+            self.assertEqual(run.files(), self.wanted)
 
     def test_a_full_disk_means_waiting_and_nothing_is_lost(self):
         with RealRun(*COPY, "--when-full", "spill", "--spill-dir", "/tmp/placeholder") as run:

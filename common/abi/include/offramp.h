@@ -105,6 +105,13 @@ OFFRAMP_API const char* offramp_code_name(int32_t code); /* "OFFRAMP_TIMEOUT"; "
 
 typedef struct offramp_egress offramp_egress;
 
+/* offramp_egress_options.drop_when_full: what is dropped when no slab is free. */
+enum {
+    OFFRAMP_DROP_NEWEST = 1, /* the submitted batch */
+    OFFRAMP_DROP_OLDEST = 2  /* the slab that has waited longest for a consumer. If consumers hold all slabs, submit
+                                waits */
+};
+
 /* Set `tensors` and `run_dir`. A field that is 0 or NULL gets its default. */
 typedef struct offramp_egress_options {
     size_t size;
@@ -118,7 +125,7 @@ typedef struct offramp_egress_options {
     uint32_t samples_per_slab;
     uint32_t max_key_bytes;            /* 255; at most 1024 */
     uint32_t max_consumers;            /* 64; at most 64 */
-    uint32_t drop_when_full;           /* 1: drop and count a batch that finds no free slab; 0: submit waits */
+    uint32_t drop_when_full;           /* 0: submit waits; OFFRAMP_DROP_NEWEST or OFFRAMP_DROP_OLDEST: drop and count */
     uint32_t max_failures;             /* 3: failures and deaths of consumers before a slab is dead-lettered */
     double max_delay_seconds;          /* 0.002: how long a small batch waits for others to share its slab */
     double visibility_timeout_seconds; /* 30: time without progress before another consumer also gets the slab */

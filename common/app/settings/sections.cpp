@@ -212,9 +212,9 @@ void describe_slabs(SettingGroup& group) {
                  "How long a batch waits for others to share its slab");
     rare.on_off("allow-unpinned", &SlabSettings::allow_unpinned, kRuntime,
                 "Continue, more slowly, when slabs cannot be page-locked");
-    group.word("when-full", &SlabSettings::when_full, kMemory, {"wait", "drop", "spill"},
-               "When no slab is free: wait, drop and list the output, or spill the oldest waiting slab to "
-               "the disk");
+    group.word("when-full", &SlabSettings::when_full, kMemory, {"wait", "drop", "drop-oldest", "spill"},
+               "When no slab is free: wait, drop and list the output, drop and list the oldest waiting slab, or spill "
+               "that slab to the disk");
     rare.path("spill-dir", &SlabSettings::spill_dir, kMemory, "FOLDER", "a path",
               "Folder for slabs of --when-full spill; by default in the run directory");
 }

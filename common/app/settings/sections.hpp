@@ -135,7 +135,7 @@ struct SlabSettings {
     std::uint64_t slab_bytes = 0;        // for outputs of which samples differ in shape; 0: auto
     double max_delay_seconds = 0.002;    // maximum wait of a batch for others to share its slab
     bool allow_unpinned = false;
-    std::string when_full = "wait";  // reaction if no slab is free: "wait", "drop", "spill"
+    std::string when_full = "wait";  // reaction if no slab is free: "wait", "drop", "drop-oldest", "spill"
     std::string spill_dir;           // for "spill"; empty: live/spill/ in the run directory
 
     bool operator==(const SlabSettings&) const = default;

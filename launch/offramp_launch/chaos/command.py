@@ -109,8 +109,10 @@ def parse_flags(places, flags):
 
 
 def refuse_settings(config):
-    if config.get("when-full") == "drop":
-        raise UsageError("chaos cannot compare runs with --when-full drop: each drops others", "Give wait or spill")
+    if (policy := config.get("when-full")) in ("drop", "drop-oldest"):
+        raise UsageError(
+            f"chaos cannot compare runs with --when-full {policy}: each drops others", "Give wait or spill"
+        )
     processors = config.get("processor", "").split(",")
     if ZARR in processors:
         raise UsageError(

@@ -217,7 +217,7 @@ def losses(whole):
     reasons = {
         "skipped": "could not be read",
         "dead_letters": "were dead-lettered, as their deliveries failed",
-        "dropped": "found no free slab",
+        "dropped": "were given up, as no slab was free",
     }
     return [f"  {name.replace('_', ' '):<10} {whole[name]} items {why}" for name, why in reasons.items() if whole[name]]
 

@@ -71,7 +71,7 @@ class Moment:
     released: int  # samples
     last_release: float
     slab_wait: float
-    lost: int  # samples that found no free slab: dropped, or waiting on the disk
+    lost: int  # samples, as no slab was free: dropped, or waiting on the disk
     computing: float  # busy time of the device; None where unknown
     consumers: dict  # session: (slabs, samples, busy seconds)
     reports_work: bool  # whether every consumer reports its busy time

@@ -276,6 +276,7 @@ def everything_is_published(status):
         sum((totals.get(name) or {}).get("samples") or 0 for name in ("published", "dropped"))
         + (status.get("done_before") or 0)
         + (status.get("skipped") or 0)
+        - (status.get("dropped_waiting_samples") or 0)  # published, too
     )
     return bool(status.get("total_samples")) and read >= status["total_samples"]
 

@@ -44,6 +44,7 @@ from offramp._remedies import of_another_shape, of_other_tensors, of_tuple
 from offramp._run import Stats, Run
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 
+DROPS = "wait", "drop", "drop-oldest"  # when_full, by offramp_egress_options.drop_when_full
 DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
@@ -82,8 +83,9 @@ class Egress:
     "256MiB"; each sample must fit. Default: chosen by the first batch (16 to 256 MiB, or twice its largest sample), 64
     MiB with `tensors`. `metadata_bytes`: largest metadata of a sample as JSON, at most 16384. Default: chosen by the
     first batch (1024, or twice its longest; 0 if it has none), 0 with `tensors` and `device`. `when_full`: "wait" for a
-    free slab, or "drop" the batch. `max_failures`: failed deliveries before a slab becomes a dead letter. `max_delay`:
-    seconds that a small batch waits to share a slab with others.
+    free slab, "drop" the batch, or "drop-oldest": drop the slab that has waited longest for a consumer. `max_failures`:
+    failed deliveries before a slab becomes a dead letter. `max_delay`: seconds that a small batch waits to share a slab
+    with others.
     `visibility_timeout`: seconds without progress before a slab is also delivered to another consumer. `kill_stalled`:
     kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
     never killed. Zero and empty values use the defaults in offramp.h.
@@ -140,7 +142,7 @@ class Egress:
         self._closed = self._cut_short = False
         self._is_done = False  # drained to the end
         self._cache: BatchCache | None = None  # of the last accepted batch
-        _validate.one_of("when_full", when_full, "wait", "drop")
+        _validate.one_of("when_full", when_full, *DROPS)
         _validate.one_of("repeated_keys", repeated_keys, "refuse", "allow")
         self._options = library_options(Egress.__init__, locals())
         resume = _validate.yes_or_no("resume", resume)
@@ -188,7 +190,7 @@ class Egress:
             durable = launch.durable if launch else is_durable(settings or {})
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume, durable)
         self._run_dir = os.fsdecode(folder)
-        self._options.update(run_dir=folder, drop_when_full=int(when_full == "drop"))
+        self._options.update(run_dir=folder, drop_when_full=DROPS.index(when_full))
         if launch is not None:
             self._options["run_id"] = launch.run_id.encode() or None
             self._options["kill_stalled"] |= int(launch.kill_stalled)
@@ -200,7 +202,7 @@ class Egress:
         self._keys_before = KeysBefore() if self._once and (launch is not None or processor is not None) else None
         named_by = launch.processor if launch else processor
         self._file_names = None if named_by is None else file_names_of(named_by)
-        self._may_drop = when_full == "drop"  # a submitted batch may have no results
+        self._may_drop = when_full != "wait"  # a submitted batch may have no results
         self._numbering = Numbering(
             None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before
         )
@@ -251,8 +253,8 @@ class Egress:
         an array or a CPU tensor of whole numbers, of shape (samples,). Default: item numbers. A batch with a repeated
         key is refused. If keys name results (with `processor` or under a launcher), a key of an earlier batch is
         refused too, because its result would be replaced. The check covers about 2 million recent keys (256 MiB),
-        including those that pending() skips. With when_full="drop" it covers only the skipped keys, because a dropped
-        batch may be submitted again.
+        including those that pending() skips. If `when_full` drops batches, it covers only the skipped keys, because a
+        dropped batch may be submitted again.
         `metadata`: one dict per sample, or None, for consumers: sample.metadata. At most `metadata_bytes` as JSON.
         `items`: one number per sample, increasing across batches. Default: counted.
         `stream`: the stream that writes the tensors, as a torch.cuda.Stream, a cupy.cuda.Stream or a cudaStream_t

@@ -94,6 +94,9 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     if (options.kill_stalled > 1)
         throw ConfigError("kill_stalled is " + std::to_string(options.kill_stalled),
                           "Give 0 or 1, and zero the options before they are filled in");
+    if (options.drop_when_full > OFFRAMP_DROP_OLDEST)
+        throw ConfigError("drop_when_full is " + std::to_string(options.drop_when_full),
+                          "Give 0, OFFRAMP_DROP_NEWEST or OFFRAMP_DROP_OLDEST");
     EmbeddedEgressOptions wanted{
         .run_dir = text_or(options.run_dir, ""),
         .run_id = text_or(options.run_id, ""),
@@ -111,7 +114,8 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     if (options.max_key_bytes != 0) wanted.plan.max_key_bytes = options.max_key_bytes;
     wanted.plan.metadata_bytes = options.metadata_bytes;
     if (options.max_consumers != 0) run.max_consumers = options.max_consumers;
-    if (options.drop_when_full != 0) run.when_full = WhenFull::Drop;
+    if (options.drop_when_full == OFFRAMP_DROP_NEWEST) run.when_full = WhenFull::Drop;
+    if (options.drop_when_full == OFFRAMP_DROP_OLDEST) run.when_full = WhenFull::DropOldest;
     if (options.max_failures != 0) run.broker.max_failures = options.max_failures;
     run.broker.kill_stalled = options.kill_stalled != 0;
     run.stream.max_delay = seconds_or(options.max_delay_seconds, run.stream.max_delay, "max_delay_seconds");
@@ -283,7 +287,7 @@ std::int32_t offramp_egress_get_stats(offramp_egress* egress, offramp_egress_sta
                                  .samples_submitted = now.output.samples_submitted,
                                  .samples_published = now.broker.published.samples,
                                  .samples_completed = now.broker.completed.samples,
-                                 .samples_dropped = now.output.samples_dropped,
+                                 .samples_dropped = now.dropped().samples,
                                  .samples_dead_lettered = now.broker.dead_lettered.samples,
                                  .bytes_copied = now.output.bytes_copied,
                                  .copy_seconds = now.output.copy_seconds,

@@ -26,6 +26,7 @@ json in_unit(const RunStats& stats, std::uint64_t SlabTotals::*unit) {
             {"ever_spilled", stats.broker.ever_spilled.*unit},
             {"dropped", stats.dropped.*unit},
             {"dropped_when_full", stats.dropped_when_full.*unit},
+            {"dropped_waiting", stats.broker.dropped.*unit},
             {"in_flight", stats.broker.in_flight.*unit}};
 }
 
@@ -108,7 +109,7 @@ Rate rate_of(const RunFacts& facts, const RunStats& stats) {
 bool everything_is_published(const RunFacts& facts, const RunStats& now) {
     const bool all_is_read =
         now.state == "draining" || (facts.items > 0 && facts.done_before + now.sourced >= facts.items);
-    return all_is_read && now.sourced == now.skipped + now.dropped.samples + now.broker.published.samples;
+    return all_is_read && now.sourced == now.accounted();
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ struct RunStats {
     BrokerReport broker;
     std::uint64_t sourced = 0;               // items taken from the source
     std::uint64_t skipped = 0;               // of them
-    SlabTotals dropped;                      // read, but never published: the run was stopped, or no slab was free
+    SlabTotals dropped;                      // read, but not for consumers: the run was stopped, or no slab was free
     SlabTotals dropped_when_full;            // of them: no slab was free
     std::vector<SkippedItem> skipped_items;  // the first of them
     std::vector<SkippedItem> unreadable_upcoming;  // further ones: their batches remain to be done
@@ -93,6 +93,11 @@ struct RunStats {
     std::string failure;                        // empty: none
     std::optional<FailureCause> failure_cause;  // of `failure`, if it is known
     std::uint64_t at_ns = 0;
+
+    // `sourced`, when no item is on its way to a slab. Slabs that were dropped while they waited count as published.
+    std::uint64_t accounted() const {
+        return skipped + dropped.samples - broker.dropped.samples + broker.published.samples;
+    }
 };
 
 // Turns a run's stats into pages for people and the launch script: RUN_DIR/status.json twice a second, and
@@ -119,8 +124,9 @@ class RunReport {
     RecentMoments<RunStats> recent_;
 };
 
-// Lists samples dropped by --when-full drop: RUN_DIR/dropped.jsonl, a line for each part of a batch, {"batch": 3,
-// "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one appends.
+// Lists samples dropped by --when-full drop or drop-oldest: RUN_DIR/dropped.jsonl, a line for each part of a batch,
+// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one
+// appends.
 //
 // Owns the file, which is created with the first line. Thread: note() one; failed() any. Blocks: on the file system.
 // Errors: a line that cannot be written is logged once and counted; the run continues, and its summary has the number

@@ -40,13 +40,19 @@ void require_may_vary(const RunConfig& config, const EgressTraits& traits, const
                           "Leave --batches-per-slab out; --samples-per-slab bounds the samples in a slab");
 }
 
+WhenFull when_full(const RunConfig& config) {
+    if (config.when_full == "drop") return WhenFull::Drop;
+    if (config.when_full == "drop-oldest") return WhenFull::DropOldest;
+    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
+}
+
 // Otherwise each batch would lose samples, also while all slabs are free.
 void require_slabs_for_a_batch(const RunConfig& config, const SlabPlan& slabs) {
     const auto rows = static_cast<std::uint32_t>(slabs.layout.rows);
     const std::uint32_t parts = (config.batch + rows - 1) / rows;
-    if (config.when_full != "drop" || parts <= slabs.slab_count) return;
-    throw ConfigError(fmt::format("a batch of {} samples fills {} slabs, and this run with --when-full drop has {}",
-                                  config.batch, parts, slabs.slab_count),
+    if (!may_drop(when_full(config)) || parts <= slabs.slab_count) return;
+    throw ConfigError(fmt::format("a batch of {} samples fills {} slabs, and this run with --when-full {} has {}",
+                                  config.batch, parts, config.when_full, slabs.slab_count),
                       "Give a smaller --batch, more --slabs or a larger --samples-per-slab, or --when-full wait");
 }
 
@@ -64,11 +70,6 @@ std::vector<uid_t> allowed_uids(const RunConfig& config) {
 
 std::chrono::nanoseconds nanoseconds_of(double seconds) {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
-
-WhenFull when_full(const RunConfig& config) {
-    if (config.when_full == "drop") return WhenFull::Drop;
-    return config.when_full == "spill" ? WhenFull::Spill : WhenFull::Wait;
 }
 
 // "Name:  123 kB" of each line, in bytes.

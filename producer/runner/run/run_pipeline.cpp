@@ -170,11 +170,11 @@ RunStats RunPipeline::stats() const {
                    .padded_tokens = input.padded_tokens,
                    .decoded_on_gpu = input.decoded_on_gpu,
                    .at_ns = now_ns()};
-    stats.dropped = {.batches = output.batches_unpublished(),
-                     .samples = previous.dropped + output.samples_unpublished()};
-    stats.dropped_when_full = {.batches = output.batches_dropped,
-                               .samples = previous.dropped + output.samples_dropped,
-                               .bytes = output.bytes_dropped};
+    stats.dropped = {.batches = output.batches_unpublished() + stats.broker.dropped.batches,
+                     .samples = previous.dropped + output.samples_unpublished() + stats.broker.dropped.samples};
+    stats.dropped_when_full = output.dropped();
+    stats.dropped_when_full += stats.broker.dropped;
+    stats.dropped_when_full.samples += previous.dropped;
     stats.pinning = egress.pinning();
     stats.failure = parts_.lifecycle.failure();
     stats.failure_cause = cause_of(parts_.lifecycle.error());

@@ -124,6 +124,7 @@ TEST_F(Arguments, OpenRefusesBadOnes) {
     with([&] { options_.max_consumers = 65; }, "65 consumers");
     with([&] { options_.max_delay_seconds = -1; }, "max_delay_seconds");
     with([&] { options_.kill_stalled = 2; }, "kill_stalled is 2");
+    with([&] { options_.drop_when_full = 3; }, "drop_when_full is 3");
     with([&] { options_.visibility_timeout_seconds = std::numeric_limits<double>::quiet_NaN(); },
          "visibility_timeout_seconds");
     const std::string long_name(64, 'n');

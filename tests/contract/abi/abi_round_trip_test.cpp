@@ -697,6 +697,34 @@ TEST_F(RoundTrip, DropsBatchesWithoutASlabWhenAsked) {
     EXPECT_EQ(rows, stats.samples_completed);
 }
 
+// The pool has two slabs: when a batch is published, at most one other waits.
+TEST_F(RoundTrip, DropsTheOldestWaitingBatchWhenAsked) {
+    EgressOptions options = small_run(run_dir_);
+    options.drop_when_full = OFFRAMP_DROP_OLDEST;
+    options.report_failed = true;
+    options.slabs = 2;
+    options.samples_per_slab = 4;
+    Egress egress(options);
+    const Batch made = batch(0);
+    for (int i = 0; i < 50; ++i) egress.submit({made.scores.data(), made.ids.data()}, 4);
+    while (egress.stats().samples_dropped < 48U * 4) std::this_thread::yield();
+    std::vector<std::uint64_t> items;
+    std::thread consumer([&] {
+        Consumer(run_dir_).for_each([&](const Slab& slab) {
+            for (std::uint32_t row = 0; row < slab.size(); ++row) items.push_back(slab.sample(row).item);
+        });
+    });
+    EXPECT_TRUE(egress.drain());
+    consumer.join();
+    EXPECT_THAT(items, ElementsAre(192, 193, 194, 195, 196, 197, 198, 199));
+    const offramp_egress_stats stats = egress.stats();
+    EXPECT_EQ(stats.samples_dropped, 48U * 4);
+    EXPECT_EQ(stats.samples_completed, 2U * 4);
+    std::uint64_t failed = 0;
+    for (const offramp_items& range : egress.take_failed()) failed += range.end - range.begin;
+    EXPECT_EQ(failed, 48U * 4);
+}
+
 TEST_F(RoundTrip, RefusesABatchOfMorePartsThanSlabsIfItDrops) {
     std::vector<std::uint8_t> samples(5);
     std::vector<std::int64_t> extents(5, 1);
@@ -704,7 +732,7 @@ TEST_F(RoundTrip, RefusesABatchOfMorePartsThanSlabsIfItDrops) {
         EgressOptions options{.run_dir = run_dir_ + (varies ? "-varying" : ""),
                               .tensors = {{"t", uint8, {4, varies ? OFFRAMP_VARIABLE : 1}}},
                               .device = "cpu"};
-        options.drop_when_full = true;
+        options.drop_when_full = varies ? OFFRAMP_DROP_NEWEST : OFFRAMP_DROP_OLDEST;
         options.slabs = 2;
         options.samples_per_slab = 2;
         options.slab_bytes = varies ? 128 : 0;  // two samples

@@ -214,7 +214,7 @@ class StatusTextTest(unittest.TestCase):
                 "    pid 5 holds 2 for 31.3 s (stalled)",
                 "  refused   stale 1, release in another's name 3",
                 "  dead       4 samples; ./launch/offramp dead-letters list",
-                "  dropped 5 samples that found no free slab; dropped.jsonl in the run directory lists them",
+                "  dropped 5 samples: no slab was free; dropped.jsonl in the run directory lists them",
                 "  on the disk 6 samples, until consumers have time for them",
             ],
             lines,

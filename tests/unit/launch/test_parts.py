@@ -749,7 +749,7 @@ class SummaryTest(unittest.TestCase):
 
     def test_reports_dropped_samples_and_their_list(self):
         text = self.text(exit=0, samples={"dropped_when_full": 7, "ever_spilled": 9})
-        self.assertIn("7 images found no free slab: /r/dropped.jsonl lists them, --resume makes them", text)
+        self.assertIn("7 images: no slab was free; /r/dropped.jsonl lists them, --resume makes them", text)
         self.assertIn("9 images waited on the disk", text)
         self.assertNotIn("slab", self.text(exit=0, samples={}))
 

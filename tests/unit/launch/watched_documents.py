@@ -446,6 +446,15 @@ DOCUMENTS.update(
                 "output_wait_seconds",
             ),
         ),
+        "dropping": changed(
+            "computing",
+            status={
+                "done_samples": 6400,
+                "dropped_samples": 2000,
+                "dropped_waiting_samples": 2000,
+                "totals": {name: {"samples": count} for name, count in (("published", 8412), ("dropped", 2000))},
+            },
+        ),
         "turn": changed("computing", status={"limiting_stage": "turn"}),
         "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
     }
@@ -454,6 +463,7 @@ DOCUMENTS.update(
 SENTENCES = {
     "computing": "Compute is the limit: 99 % busy",
     "disk_full": "The model waits for consumers: no slab is free",
+    "dropping": "Compute is the limit: 99 % busy",
     "drained": "Stopped: 3,448 of 4,800 samples in 20 s",
     "ended": "Ended: 4,800 of 4,800 samples in 29 s",
     "failed": "Failed: the device is broken: CUDA error 719 (unspecified launch failure)",

@@ -47,17 +47,17 @@ TEST(SlabLedger, GoesThroughAllStates) {
 
 TEST(SlabLedger, ASpilledSlabIsFreeInTheNextGeneration) {
     LedgerFixture f(1);
-    f.ledger->spill(f.make_ready());
+    f.ledger->vacate(f.make_ready());
     EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
 }
 
 TEST(SlabLedgerDeathTest, SpillsOnlyWaitingSlabsWithoutHolders) {
     LedgerFixture f(1);
-    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "free";
+    EXPECT_DEATH(f.ledger->vacate(0), "broken contract") << "free";
     const auto ticket = f.ledger->lease(f.make_ready(), f.admitted[0]);
-    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "leased";
+    EXPECT_DEATH(f.ledger->vacate(0), "broken contract") << "leased";
     f.ledger->expire(0);
-    EXPECT_DEATH(f.ledger->spill(0), "broken contract") << "waits, but a late holder reads it";
+    EXPECT_DEATH(f.ledger->vacate(0), "broken contract") << "waits, but a late holder reads it";
     (void)ticket;
 }
 
@@ -359,6 +359,13 @@ TEST(SlabLedgerAdopt, FinishesACountedStep) {
         f.make_ready();
         const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::DeadLetter, 0, 1});
         EXPECT_EQ(adopted.word(0).state, SlabState::DeadLettered);
+    }
+    {  // dropped: a slab counted as dropped is never delivered again
+        LedgerFixture f(1);
+        f.ledger->release(f.admitted[0], f.ledger->lease(f.make_ready(), f.admitted[0]), ReleaseKind::Failed);
+        const auto adopted = SlabLedger::adopt({f.consumer_table, f.entries}, 2, {CountedStep::Drop, 0, 1});
+        EXPECT_EQ(adopted.word(0), (SlabWord{SlabState::Free, 0, 2}));
+        EXPECT_EQ(adopted.failures(0), 0U);
     }
     {  // taken already, and gone on since
         LedgerFixture f(1);

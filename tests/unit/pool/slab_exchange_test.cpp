@@ -128,6 +128,25 @@ TEST(SlabExchange, ATryWithoutWaitingChecksAgain) {
     asker.join();
 }
 
+TEST(SlabExchange, AWaitThatDropsAsksForOneSlab) {
+    const auto exchange = SlabExchange::make();
+    const auto wait = [&](SlabExchange::WhenNone when_none) {
+        std::thread waiter([&, when_none] { EXPECT_TRUE(exchange->wait_for_slab(when_none)); });
+        while (!exchange->waiting()) std::this_thread::yield();
+        return waiter;
+    };
+    std::thread asks = wait(SlabExchange::WhenNone::DropOldest);
+    EXPECT_TRUE(exchange->wants_oldest_dropped());
+    EXPECT_TRUE(exchange->listen()) << "the broker is asked";
+    exchange->grant(one(4, 1));
+    EXPECT_FALSE(exchange->wants_oldest_dropped()) << "whether or not the waiter has seen it";
+    asks.join();
+    std::thread waits = wait(SlabExchange::WhenNone::Wait);
+    EXPECT_FALSE(exchange->wants_oldest_dropped());
+    exchange->grant(one(5, 1));
+    waits.join();
+}
+
 TEST(SlabExchange, StopWakesWaiters) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_FALSE(exchange->wait_for_slab()); });

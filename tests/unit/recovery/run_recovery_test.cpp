@@ -222,7 +222,7 @@ TEST_F(RunRecoveryTest, CountsASlabAndItsSpillFileOnce) {
         };
         const PublishedSlab freed = producer.publish(0), kept = producer.publish(1);
         spill(freed);
-        producer.records.ledger.spill(freed.slab);
+        producer.records.ledger.vacate(freed.slab);
         spill(kept);
     });
     const SpillStore store(folder.path(), [] {});
@@ -235,6 +235,23 @@ TEST_F(RunRecoveryTest, CountsASlabAndItsSpillFileOnce) {
     EXPECT_EQ(left.in_flight.front().first_batch, 1U);
     EXPECT_EQ(store.left_there().size(), 1U) << "the copy was removed";
     EXPECT_EQ(left.waiting().items(), 2 * kBatch);
+}
+
+// It was counted as dropped, and died before its slab was free.
+TEST_F(RunRecoveryTest, FinishesADrop) {
+    die_after([](Producer& producer) {
+        const PublishedSlab dropped = producer.publish(0);
+        producer.publish(1);
+        producer.records.progress.count(CountedStep::Drop, dropped,
+                                        producer.records.ledger.word(dropped.slab).generation);
+    });
+    RunRecovery recovery = recover();
+    recovery.take_up(numbers_, nullptr);
+    const Predecessor& left = recovery.predecessor();
+    ASSERT_EQ(left.in_flight.size(), 1U);
+    EXPECT_EQ(left.in_flight.front().first_batch, 1U);
+    EXPECT_EQ(left.totals.published.samples, kBatch);
+    EXPECT_EQ(left.totals.dropped, kBatch);
 }
 
 TEST_F(RunRecoveryTest, FindsARunByDirectoryAndId) {

@@ -75,13 +75,16 @@ TEST(EgressPlan, ABatchMayNotFillMoreSlabsThanARunThatDrops) {
     config.samples_per_slab = 3;
     config.slabs = 21;
     EXPECT_NO_THROW(plan_of(config, 4096)) << "it waits";
-    config.when_full = "drop";
-    EXPECT_THAT(test::error_of<ConfigError>([&] { plan_of(config, 4096); }),
-                testing::AllOf(testing::HasSubstr("a batch of 64 samples fills 22 slabs"),
-                               testing::HasSubstr("drop has 21"), testing::HasSubstr("more --slabs")));
-    EXPECT_NO_THROW(plan_of(config, 4096, {.outputs_dropped = true}));
-    config.slabs = 22;
-    EXPECT_NO_THROW(plan_of(config, 4096));
+    for (const std::string policy : {"drop", "drop-oldest"}) {
+        config.when_full = policy;
+        config.slabs = 21;
+        EXPECT_THAT(test::error_of<ConfigError>([&] { plan_of(config, 4096); }),
+                    testing::AllOf(testing::HasSubstr("a batch of 64 samples fills 22 slabs"),
+                                   testing::HasSubstr(policy + " has 21"), testing::HasSubstr("more --slabs")));
+        EXPECT_NO_THROW(plan_of(config, 4096, {.outputs_dropped = true}));
+        config.slabs = 22;
+        EXPECT_NO_THROW(plan_of(config, 4096));
+    }
 }
 
 TEST(EgressPlan, SharesAsSetUpToASlabsLimit) {

@@ -48,6 +48,15 @@ TEST(RunOutcome, AccountsForDroppedAndAbandonedItems) {
     EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
 }
 
+TEST(RunOutcome, ASampleThatWasDroppedWhileItWaitedIsAccountedForOnce) {
+    RunStats stats = all_done();
+    stats.broker.completed.samples = 5;
+    stats.broker.dropped.samples = stats.dropped.samples = stats.dropped_when_full.samples = 3;
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
+    stats.broker.completed.samples = 8;
+    EXPECT_EQ(kToItsEnd.exit_code(stats), exit_code_for(ErrorKind::CountMismatch));
+}
+
 TEST(RunOutcome, ReportsInconsistentNumbers) {
     const std::function<void(RunStats&)> faults[] = {
         [](RunStats& stats) { ++stats.sourced; },

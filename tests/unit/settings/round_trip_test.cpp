@@ -94,7 +94,7 @@ RunConfig any_config() {
     config.trace_dir = any_path();
     config.status_seconds = *rc::gen::element(0.01, 0.5, 1.0 / 3.0, 3600.0);
     config.allow_unpinned = *rc::gen::arbitrary<bool>();
-    config.when_full = *rc::gen::element<std::string>("wait", "drop", "spill");
+    config.when_full = *rc::gen::element<std::string>("wait", "drop", "drop-oldest", "spill");
     if (config.when_full == "spill") config.spill_dir = *rc::gen::element<std::string>("", "/disk/spill");
     config.warmup_batches = any_of<std::uint64_t>(0, kLargest);
     config.measure_limits = any_of<std::uint64_t>(0, kLargest);

@@ -88,7 +88,7 @@ const BadValue kBadValues[] = {
     {"transform", "softmax", "none, cast, class-map, low-res"},
     {"cuda-graphs", "on", "auto, off"},
     {"output-dtype", "fp64", "auto, fp32, fp16, bf16"},
-    {"when-full", "discard", "wait, drop, spill"},
+    {"when-full", "discard", "wait, drop, drop-oldest, spill"},
     {"copy-outputs", "96x", "96x256x256"},
     {"strategy", "stream", "sequential, workers, pool, async, streams"},
     {"max-delay-seconds", "-1", "0 to 60"},

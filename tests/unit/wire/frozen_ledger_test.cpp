@@ -136,6 +136,7 @@ TEST(FrozenLedger, Progress) {
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::DeadLetter), 3U);
+    EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Drop), 4U);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ struct EgressOptions {
     std::uint32_t samples_per_slab = 0;
     std::uint32_t max_key_bytes = 0;
     std::uint32_t max_consumers = 0;
-    bool drop_when_full = false;
+    std::uint32_t drop_when_full = 0;  // OFFRAMP_DROP_NEWEST (or true), OFFRAMP_DROP_OLDEST
     std::uint32_t max_failures = 0;
     double max_delay_seconds = 0;
     double visibility_timeout_seconds = 0;
@@ -78,7 +78,7 @@ class Egress {
         given.samples_per_slab = options.samples_per_slab;
         given.max_key_bytes = options.max_key_bytes;
         given.max_consumers = options.max_consumers;
-        given.drop_when_full = options.drop_when_full ? 1 : 0;
+        given.drop_when_full = options.drop_when_full;
         given.max_failures = options.max_failures;
         given.max_delay_seconds = options.max_delay_seconds;
         given.visibility_timeout_seconds = options.visibility_timeout_seconds;
