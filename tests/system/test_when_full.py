@@ -97,6 +97,19 @@ class WhenFull(LeavesNothing):
                 self.assertEqual(items_of_checkpoint(run.output), set(range(SAMPLES - IN_THE_POOL, SAMPLES)))
                 self.resume(run, self.wanted)
 
+    def test_a_measured_run_does_not_wait_for_dropped_batches(self):
+        """It measures from when the batches of its warm-up are done."""
+        for when_full in ("drop", "drop-oldest"):
+            flags = (*COPY, "--warmup-batches", "20", "--drain-warmup", "--when-full", when_full)
+            with self.subTest(when_full), RealRun(*flags) as run:
+                run.start_producer()
+                self.until_status(
+                    run, "the warm-up's losses", lambda status: status["dropped_samples"] == 20 * 4 - IN_THE_POOL
+                )
+                code, summary = self.deliver(run)
+                self.assertEqual(code, 0, run.logs())
+                self.assertEqual(SAMPLES, summary["samples"]["dropped"] + summary["samples"]["released"])
+
     def test_a_resumed_run_does_the_dropped_batches(self):
         with RealRun(*COPY, "--when-full", "drop") as run:
             run.start_producer()

@@ -210,10 +210,11 @@ void RunMeasuring::flow() {
 
 void RunMeasuring::wait_until_delivered() const {
     for (;;) {
-        const std::uint64_t submitted = parts_.outputs.stats().samples_submitted;
+        const OutputStats output = parts_.outputs.stats();
         const BrokerReport report = parts_.outputs.report();
+        const std::uint64_t dropped = output.samples_dropped + report.dropped.samples;
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
-            report.completed.samples + report.dead_lettered.samples >= submitted)
+            report.completed.samples + report.dead_lettered.samples + dropped >= output.samples_submitted)
             return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
