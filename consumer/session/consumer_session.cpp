@@ -53,6 +53,7 @@ Bytes ConsumerSession::hello() const {
 void ConsumerSession::lose_producer() {
     port_ = nullptr;
     outgoing_.clear();
+    answered_at_.reset();
     away_ = true;
 }
 
@@ -66,6 +67,7 @@ void ConsumerSession::step() {
     if (state_ == State::Refused || port_ == nullptr) return;
     Bytes bytes;
     while (!disconnect_queued_ && state_ != State::Refused && port_->try_receive(bytes)) receive(bytes);
+    repeat_hello();
     send_due();
 }
 
@@ -178,6 +180,7 @@ void ConsumerSession::receive(const Bytes& bytes) {
 
 void ConsumerSession::on_challenge(const Challenge& challenge) {
     outgoing_.push_back(message(Answer{challenge.secret}));
+    answered_at_ = clock_->now();
 }
 
 void ConsumerSession::on_welcome(const Welcome& welcome) {
@@ -281,6 +284,13 @@ void ConsumerSession::send_due() {
     try_disconnect();
     while (!outgoing_.empty() && port_->send_work(outgoing_.front())) outgoing_.pop_front();
     if (disconnect_queued_ && outgoing_.empty()) state_ = State::Ended;
+}
+
+void ConsumerSession::repeat_hello() {
+    if (state_ != State::Greeting || disconnect_queued_ || !answered_at_ || !outgoing_.empty()) return;
+    if (clock_->now() - *answered_at_ < kHelloAgain) return;
+    answered_at_.reset();
+    outgoing_.push_back(hello());
 }
 
 void ConsumerSession::send_releases() {

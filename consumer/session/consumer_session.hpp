@@ -117,6 +117,9 @@ class ConsumerSession {
     void open();
     // The next slab to work on, which is held until release(). Nothing when there is none.
     std::optional<SlabTicket> take();
+    // Without a Welcome this long after its answer to a Challenge, the session announces itself again: the producer
+    // forgets a consumer that answers late because it was stopped or processed a long slab.
+    static constexpr std::chrono::seconds kHelloAgain{2};
     // Releases a slab that take() returned. `busy`: the time spent on it. step() sends the release, or holds it back to
     // combine it with the next ones. It holds releases back only while slabs are pending, less than kHoldBack was spent
     // on the unsent ones, and they are fewer than a quarter of the window.
@@ -171,6 +174,7 @@ class ConsumerSession {
     void send_releases();
     bool send_reasons(const ReleaseLog::Batch& batch);
     void try_disconnect();
+    void repeat_hello();
 
     template <class Body>
     Bytes message(const Body& body) const {
@@ -188,7 +192,8 @@ class ConsumerSession {
     Refusal refusal_;
     bool opened_ = false;
     bool away_ = false;
-    bool returns_new_ = false;  // returns new deliveries unopened
+    std::optional<TimePoint> answered_at_;  // until the next Hello, or the producer's death
+    bool returns_new_ = false;              // returns new deliveries unopened
     bool disconnect_queued_ = false;
     Counts counts_;
     std::uint64_t last_delivery_ = 0;

@@ -115,6 +115,35 @@ TEST(BrokerReconnect, ASessionContinuesWithItsSlabs) {
     EXPECT_EQ(consumer.tickets[0].epoch, 2U);
 }
 
+// It was stopped, or processed a long slab, when the next producer asked it for its secret.
+TEST(BrokerReconnect, AConsumerThatAnswersTooLateMayReturnAgain) {
+    RecoveryFixture f;
+    ScriptedConsumer consumer(f, 11);
+    ASSERT_TRUE(consumer.join());
+    const auto session = consumer.welcome->session;
+    f.fill(0);
+    consumer.receive();
+    const auto held = consumer.tickets;
+    ASSERT_EQ(held.size(), 1U);
+    f.succeed();
+    consumer.port = f.hub.consumer_port({consumer.pid, 1000, 1000});
+    consumer.challenge.reset();
+    consumer.welcome.reset();
+    consumer.sent = 0;
+    const Hello hello{.token = consumer.token, .previous_session = session, .holding = 1, .window = 2};
+    consumer.send(hello, std::span<const SlabTicket>(held));
+    ASSERT_TRUE(consumer.challenge);
+    f.advance(std::chrono::seconds(6));
+    consumer.send(Answer{consumer.challenge->secret});
+    EXPECT_FALSE(consumer.welcome) << "it was forgotten";
+    consumer.send(hello, std::span<const SlabTicket>(held));
+    consumer.send(Answer{consumer.challenge->secret});
+    ASSERT_TRUE(consumer.welcome);
+    EXPECT_EQ(consumer.welcome->session, session);
+    consumer.release(held[0]);
+    EXPECT_EQ(f.report().completed.samples, 4U);
+}
+
 TEST(BrokerReconnect, RepeatsADeliveryThatNeverArrived) {
     RecoveryFixture f;
     ScriptedConsumer consumer(f, 11);

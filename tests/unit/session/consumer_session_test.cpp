@@ -104,6 +104,36 @@ TEST_F(ConsumerSessionTest, WaitsUntilItIsAnswered) {
     EXPECT_FALSE(session_.take());
 }
 
+// The producer forgets a consumer that answers late, and does not say so.
+TEST_F(ConsumerSessionTest, RepeatsItsHelloWhenItsAnswerIsIgnored) {
+    session_.step();
+    ASSERT_TRUE(producer_.receive<Hello>());
+    for (const std::uint64_t secret : {1, 2, 3}) {
+        clock_.advance(std::chrono::hours(1));
+        session_.step();
+        EXPECT_TRUE(producer_.receives_nothing()) << "no challenge is unanswered";
+        producer_.send(Challenge{secret});
+        session_.step();
+        EXPECT_EQ(producer_.receive<Answer>()->secret, secret);
+        clock_.advance(ConsumerSession::kHelloAgain - std::chrono::nanoseconds(1));
+        session_.step();
+        EXPECT_TRUE(producer_.receives_nothing());
+        clock_.advance(std::chrono::nanoseconds(1));
+        session_.step();
+        const auto hello = producer_.receive<Hello>();
+        ASSERT_TRUE(hello);
+        EXPECT_EQ(hello->token, 7U);
+    }
+    producer_.send(Challenge{4});
+    producer_.send(Welcome{kSession, 3, 1});
+    session_.step();
+    EXPECT_EQ(session_.state(), State::Serving);
+    ASSERT_TRUE(producer_.receive<Answer>());
+    clock_.advance(std::chrono::hours(1));
+    session_.step();
+    EXPECT_TRUE(producer_.receives_nothing()) << "it is welcome";
+}
+
 TEST_F(ConsumerSessionTest, ReturnsDeliveriesInOrder) {
     welcome();
     producer_.send_tickets(kSession, 1, {ticket_of(4), ticket_of(5)});
