@@ -1,0 +1,135 @@
+#include "tests/simulation/simulated_machine.hpp"
+
+#include <spdlog/fmt/fmt.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/error.hpp"
+#include "tests/simulation/plan.hpp"
+
+namespace offramp {
+
+// Instead of ending this process: a broken contract is a history that failed.
+void fail_expectation(std::string_view contract, std::source_location where) {
+    throw simulation::Violation(fmt::format("{}:{}: broken contract: {}", where.file_name(), where.line(), contract));
+}
+
+}  // namespace offramp
+
+namespace offramp::simulation {
+namespace {
+
+constexpr std::uint64_t kNonce = 0x0ff7a3b100000001ULL;
+
+Fuse* acting = nullptr;
+std::span<const HeartbeatRecord> heartbeats;
+std::array<HeartbeatRecord, kCapacity> heartbeats_at_death;
+
+RunNames names_for(std::uint32_t slabs) {
+    return {.run_id = "simulation-" + std::to_string(::getpid()) + "-" + std::to_string(slabs), .nonce = kNonce};
+}
+
+SlabLayout small_layout() {
+    const std::int64_t shape[] = {kBatch, 16};
+    return SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, kBatch);
+}
+
+// Descriptors are reused, as a history has few processes and there are many histories.
+std::vector<int>& spare_fds() {
+    static std::vector<int> fds;
+    return fds;
+}
+
+}  // namespace
+}  // namespace offramp::simulation
+
+// Found by name: common/base/failpoint.cpp.
+extern "C" __attribute__((visibility("default"))) void offramp_failpoint_reached(const char* name) {
+    using namespace offramp::simulation;
+    if (acting == nullptr || acting->left == 0 || --acting->left > 0) return;
+    std::copy(heartbeats.begin(), heartbeats.end(), heartbeats_at_death.begin());
+    throw Died{name};
+}
+
+namespace offramp::simulation {
+
+Acting::Acting(Fuse& fuse) : before_(std::exchange(acting, &fuse)) {}
+Acting::~Acting() { acting = before_; }
+
+const HeartbeatRecord& heartbeat_at_death(std::uint32_t consumer_index) { return heartbeats_at_death[consumer_index]; }
+
+std::uint64_t payload_word(std::uint64_t batch, std::size_t word) { return Random((batch << 8) | word).next(); }
+std::uint32_t empty_row(std::uint64_t batch) { return batch % 5 == 3 ? 1 : kBatch; }
+
+// --- shared memory ---
+
+SharedObjects::SharedObjects(std::uint32_t slabs)
+    : run_(names_for(slabs)),
+      layout_(small_layout()),
+      spans_(SpanPlan::make(slabs, layout_.slab_bytes, 1)),
+      memory_(run_.names(), layout_, spans_, kCapacity, 1, false),
+      span_(SharedRegion::create(run_.names().span(0), spans_.span_bytes(0))),
+      mappings_(SlabMappings::attach(run_.names())),
+      first_header_(header()) {}
+
+LedgerHeader& SharedObjects::header() {
+    return *reinterpret_cast<LedgerHeader*>(reinterpret_cast<std::byte*>(memory_.ledger().consumers.data()) -
+                                            sizeof(LedgerHeader));
+}
+
+void SharedObjects::reset() {
+    heartbeats = memory_.heartbeats();
+    header() = first_header_;
+    memory_.progress() = {};
+    memory_.progress().producers = 1;
+    for (std::uint32_t i = 0; i < kCapacity; ++i) mappings_.heartbeat(i) = {};
+    for (std::uint32_t i = 0; i < spans_.slab_count; ++i)
+        std::ranges::fill(slab(i).first(layout_.header_bytes + kPayloadWords * 8), std::byte{});
+}
+
+// --- processes ---
+
+SimulatedWatch::~SimulatedWatch() {
+    for (const auto& [pid, process] : processes_) {
+        std::uint64_t ignored = 0;
+        if (process.announced) [[maybe_unused]]
+            const auto got = ::read(process.fd, &ignored, sizeof ignored);
+        spare_fds().push_back(process.fd);
+    }
+}
+
+void SimulatedWatch::begin(pid_t pid) {
+    if (spare_fds().empty()) spare_fds().push_back(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    processes_[pid].fd = spare_fds().back();
+    spare_fds().pop_back();
+}
+
+void SimulatedWatch::announce_death(pid_t pid) {
+    Process& process = processes_.at(pid);
+    const std::uint64_t one = 1;
+    if (!std::exchange(process.announced, true)) [[maybe_unused]]
+        const auto put = ::write(process.fd, &one, sizeof one);
+}
+
+std::optional<WatchedProcess> SimulatedWatch::open(pid_t pid) {
+    const Process& process = processes_.at(pid);
+    if (process.announced) return std::nullopt;
+    UniqueFd fd(::dup(process.fd));
+    if (!fd) throw SystemError("dup", errno);
+    watched_[fd.get()] = pid;
+    return WatchedProcess{std::move(fd), static_cast<std::uint64_t>(pid) * 10};
+}
+
+int SimulatedWatch::kill(int pidfd) {
+    on_kill(watched_.at(pidfd));
+    return 0;
+}
+
+}  // namespace offramp::simulation
