@@ -105,6 +105,20 @@ MUTANTS = (
         ("session_test",),
     ),
     Mutant(
+        "a late answer is final",
+        SESSION,
+        "    repeat_hello();\n    send_due();\n",
+        "    send_due();\n",
+        ("simulation",),
+    ),
+    Mutant(
+        "a half-done lease keeps its attempt",
+        LEDGER,
+        "            for (const HolderWord& holder : held)\n                if (holder.attempt > found.attempt) store",
+        "            for (const HolderWord& holder : held)\n                if (holder.attempt > kMaxAttempt) store",
+        ("simulation",),
+    ),
+    Mutant(
         "repeated releases count again",
         "producer/broker/dispatcher.cpp",
         "            peer->in_doubt = true;\n        } else if (sequence == peer",
