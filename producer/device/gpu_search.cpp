@@ -66,20 +66,16 @@ GpuSearch find_gpus(int runtime_version) {
     if (result == driver::kSuccess) result = driver::api().device_get_count(&search.count);
     if (result == driver::kSuccess && search.count > 0) return search;
     search.count = 0;
-    if (result == driver::kSuccess || result == driver::kNoDevice)
-        search.obstacle = none_visible();
-    else
-        search.obstacle = "CUDA cannot start: " + describe(result);
+    search.is_failure = result != driver::kSuccess && result != driver::kNoDevice;
+    search.obstacle = search.is_failure ? "CUDA cannot start: " + describe(result) : none_visible();
     return search;
 }
 
 std::unique_ptr<Device> open_device(const std::string& which, int runtime_version) {
     if (which == "cpu") return open_cpu_device();
-    if (which == "auto")
-        return find_gpus(runtime_version).count > 0 ? open_cuda_device(0, runtime_version) : open_cpu_device();
-
-    const int index = parse_index(which);
+    const int index = which == "auto" ? 0 : parse_index(which);
     const GpuSearch search = find_gpus(runtime_version);
+    if (which == "auto" && search.count == 0 && !search.is_failure) return open_cpu_device();
     if (search.count == 0)
         throw CudaError(ErrorKind::DeviceUnsupported, "Device '" + which + "' cannot be used: " + search.obstacle,
                         remedy(Remedy::RunOnCpu) + ", or fix the cause");

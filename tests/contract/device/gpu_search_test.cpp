@@ -5,9 +5,13 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "producer/device/cuda_failure.hpp"
+#include "producer/device/device.hpp"
 
 namespace offramp {
 namespace {
@@ -21,14 +25,34 @@ class GpuSearchDeathTest : public testing::Test {
 
     static void expect_found(const char* driver, const Environment& environment, int runtime_version,
                              const std::string& output) {
-        const char* const before = std::getenv("LD_LIBRARY_PATH");
-        ::setenv("LD_LIBRARY_PATH", (driver + std::string(":") + (before == nullptr ? "" : before)).c_str(), 1);
-        for (const auto& [name, value] : environment) ::setenv(name, value.c_str(), 1);
-        EXPECT_EXIT(print_search(runtime_version), testing::ExitedWithCode(0), output);
-        for (const auto& [name, value] : environment) ::unsetenv(name);
+        with_driver(driver, environment,
+                    [&] { EXPECT_EXIT(print_search(runtime_version), testing::ExitedWithCode(0), output); });
+    }
+
+    static void expect_opened(const Environment& environment, const std::string& output) {
+        with_driver(OFFRAMP_MADE_UP_DRIVER, environment,
+                    [&] { EXPECT_EXIT(print_automatic_device(), testing::ExitedWithCode(0), output); });
     }
 
   private:
+    static void with_driver(const char* driver, const Environment& environment, const std::function<void()>& look) {
+        const char* const before = std::getenv("LD_LIBRARY_PATH");
+        ::setenv("LD_LIBRARY_PATH", (driver + std::string(":") + (before == nullptr ? "" : before)).c_str(), 1);
+        for (const auto& [name, value] : environment) ::setenv(name, value.c_str(), 1);
+        look();
+        for (const auto& [name, value] : environment) ::unsetenv(name);
+    }
+
+    // Prints what open_device("auto") takes, or its error.
+    [[noreturn]] static void print_automatic_device() {
+        try {
+            std::fprintf(stderr, "%s.\n", open_device("auto")->info().kind.c_str());
+        } catch (const CudaError& error) {
+            std::fprintf(stderr, "%s.\n", error.what());
+        }
+        std::_Exit(0);
+    }
+
     [[noreturn]] static void print_search(int runtime_version) {
         const GpuSearch search = find_gpus(runtime_version);
         std::fprintf(stderr, "%d: %s.\n", search.count, search.obstacle.c_str());
@@ -61,6 +85,14 @@ TEST_F(GpuSearchDeathTest, ReportsThatNoGpuIsSeen) {
 TEST_F(GpuSearchDeathTest, ReportsCudasErrorWhenItCannotStart) {
     expect_found(OFFRAMP_MADE_UP_DRIVER, {{"MADE_UP_INIT", "803"}}, 0,
                  "0: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error\\.");
+}
+
+TEST_F(GpuSearchDeathTest, AutoTakesTheCpuOnlyWhereNoGpuIsSeen) {
+    expect_opened({{"MADE_UP_COUNT", "0"}}, "cpu\\.");
+    expect_opened({{"MADE_UP_INIT", "100"}}, "cpu\\.");
+    expect_opened({{"MADE_UP_VERSION", "11080"}}, "cpu\\.");
+    expect_opened({{"MADE_UP_INIT", "803"}},
+                  "Device 'auto' cannot be used: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error");
 }
 
 TEST_F(GpuSearchDeathTest, NamesAFunctionThatTheDriverLacks) {
