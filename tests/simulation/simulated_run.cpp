@@ -224,7 +224,7 @@ void SimulatedRun::kill_producer() {
     input_ended_ = false;
     producer_fuse_ = {};
     shared_.header().producer_start_time = 1;  // no process has this pid and this start time
-    for (const auto& link : links_) link->lose_producer(next_pid_ % 3);
+    for (const auto& link : links_) link->lose_producer(static_cast<std::size_t>(next_pid_) % 3);
     links_.clear();
     producer_.reset();
 }
@@ -324,8 +324,9 @@ void SimulatedRun::watch(std::chrono::nanoseconds time) {
 
 void SimulatedRun::take(const Step& step) {
     ++counts_.steps;
-    const auto [action, who, how] = step;
-    switch (action) {
+    const std::uint32_t who = step.who;
+    const std::uint32_t how = step.how;
+    switch (step.action) {
         case Action::Fill:
             if (may_fill()) fill();
             break;
@@ -350,7 +351,7 @@ void SimulatedRun::take(const Step& step) {
             break;
         case Action::Turn:
             if (auto* const consumer = living(who))
-                as_consumer(*consumer, [&, how = how] {
+                as_consumer(*consumer, [&] {
                     if (!consumer->turn()) return;
                     if (trace_) say(consumer->name() + " ends");
                     end_consumer(*consumer, how | 15);
@@ -363,7 +364,7 @@ void SimulatedRun::take(const Step& step) {
             if (auto* const consumer = living(who)) consumer->progress();
             break;
         case Action::Finish:
-            if (auto* const consumer = living(who)) as_consumer(*consumer, [&, how = how] { consumer->finish(how); });
+            if (auto* const consumer = living(who)) as_consumer(*consumer, [&] { consumer->finish(how); });
             break;
         case Action::Wait:
             clock_.advance(std::chrono::milliseconds(1 + how % 120));
