@@ -212,9 +212,9 @@ void RunMeasuring::wait_until_delivered() const {
     for (;;) {
         const OutputStats output = parts_.outputs.stats();
         const BrokerReport report = parts_.outputs.report();
-        const std::uint64_t dropped = output.samples_dropped + report.dropped.samples;
+        const std::uint64_t not_delivered = output.samples_rejected + output.samples_dropped + report.dropped.samples;
         if (parts_.lifecycle.is_stopped(StopMode::Halt) ||
-            report.completed.samples + report.dead_lettered.samples + dropped >= output.samples_submitted)
+            report.completed.samples + report.dead_lettered.samples + not_delivered >= output.samples_submitted)
             return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
