@@ -316,10 +316,11 @@ def pinning(facts, has_gpu):
 def gpu_without_probe(obstacle=None):
     """GPUs from /sys: one without a working driver is a problem; a machine without GPUs uses the CPU path."""
     cards = nvidia_cards()
-    if not cards:
-        return Finding("GPU", "none; the same programs run on the CPU")
     kernel_driver = pathlib.Path("/proc/driver/nvidia/version").exists()
-    text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" + (f", not usable: {obstacle}" if obstacle else "")
+    if not cards and not (kernel_driver and obstacle):
+        return Finding("GPU", "none; the same programs run on the CPU")
+    text = f"{len(cards)} of NVIDIA at {', '.join(cards)}" if cards else "none is seen, but a driver is loaded"
+    text += f", not usable: {obstacle}" if obstacle else ""
     if not kernel_driver:
         fix = f"install NVIDIA's driver {OLDEST_DRIVER_FOR_CUDA_13} or later"
         return unusable("GPU", text + ", no driver is loaded", fix)

@@ -132,7 +132,7 @@ class Device {
 
 // `which`: "auto" (the first GPU, or the CPU), "cpu", "cuda", "cuda:N". `runtime_version`: as of find_gpus(). Errors:
 // CudaError DeviceUnsupported when a GPU is requested and there is none, or the driver is too old (found, needed), or
-// for "auto" if CUDA cannot start; ConfigError for any other word.
+// for "auto" if the installed driver is unusable; ConfigError for any other word.
 std::unique_ptr<Device> open_device(const std::string& which, int runtime_version = 0);
 std::unique_ptr<Device> open_cpu_device();
 

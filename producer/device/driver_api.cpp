@@ -87,10 +87,11 @@ Library open_library() {
         const char* const error = ::dlerror();
         const std::string loader_error = error == nullptr ? "" : error;
         // If the file is missing, the caller explains what is needed.
-        if (loader_error.find("No such file") == std::string::npos)
-            library.obstacle = "the NVIDIA driver cannot be opened: " + loader_error;
+        library.installed = loader_error.find("No such file") == std::string::npos;
+        if (library.installed) library.obstacle = "the NVIDIA driver cannot be opened: " + loader_error;
         return library;
     }
+    library.installed = true;
     // The oldest drivers also have this one.
     const auto get_version = reinterpret_cast<decltype(Api::driver_get_version)>(::dlsym(file, "cuDriverGetVersion"));
     if (get_version != nullptr && get_version(&library.version) != kSuccess) library.version = 0;

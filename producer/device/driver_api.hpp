@@ -102,9 +102,10 @@ struct Api {
 
 // The result of opening libcuda.so.1, once per process. It is never closed: other code in the process may use it.
 struct Library {
-    bool complete = false;  // `api` can be called
-    int version = 0;        // of the driver, 13000 is 13.0; 0: there is none, or it is unknown
-    std::string obstacle;   // why `api` cannot be called, in one sentence, unless the version is the reason
+    bool installed = false;  // the file is there
+    bool complete = false;   // `api` can be called
+    int version = 0;         // of the driver, 13000 is 13.0; 0: there is none, or it is unknown
+    std::string obstacle;    // why `api` cannot be called, in one sentence, unless the version is the reason
     Api api{};
 };
 // Thread: any. Blocks: while the driver is loaded, the first time. Errors: none.

@@ -58,8 +58,9 @@ GpuSearch find_gpus(int runtime_version) {
     // Within a major version any driver runs any runtime.
     const int needed = std::max(driver::kNeededVersion, runtime_version / 1000 * 1000);
     const driver::Library& library = driver::library();
-    if (!library.obstacle.empty()) return {.count = 0, .obstacle = library.obstacle};
-    if (library.version < needed) return {.count = 0, .obstacle = driver_obstacle(library.version, needed)};
+    if (!library.obstacle.empty()) return {.count = 0, .obstacle = library.obstacle, .is_failure = library.installed};
+    if (library.version < needed)
+        return {.count = 0, .obstacle = driver_obstacle(library.version, needed), .is_failure = library.installed};
 
     GpuSearch search;
     driver::Result result = driver::api().init(0);

@@ -8,7 +8,7 @@ namespace offramp {
 struct GpuSearch {
     int count = 0;
     std::string obstacle;     // why none can be used, in one sentence; empty when count > 0
-    bool is_failure = false;  // CUDA cannot start, so this machine may have a GPU
+    bool is_failure = false;  // a driver is installed but unusable, so this machine may have a GPU
 };
 
 // `runtime_version`: of the CUDA runtime that the caller uses beside this library, for kernels or a framework: the

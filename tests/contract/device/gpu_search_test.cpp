@@ -90,7 +90,8 @@ TEST_F(GpuSearchDeathTest, ReportsCudasErrorWhenItCannotStart) {
 TEST_F(GpuSearchDeathTest, AutoTakesTheCpuOnlyWhereNoGpuIsSeen) {
     expect_opened({{"MADE_UP_COUNT", "0"}}, "cpu\\.");
     expect_opened({{"MADE_UP_INIT", "100"}}, "cpu\\.");
-    expect_opened({{"MADE_UP_VERSION", "11080"}}, "cpu\\.");
+    expect_opened({{"MADE_UP_VERSION", "11080"}}, "Device 'auto' cannot be used: the NVIDIA driver is too old");
+    expect_opened({{"MADE_UP_LACKS", "cuLaunchHostFunc"}}, "Device 'auto' cannot be used: the NVIDIA driver");
     expect_opened({{"MADE_UP_INIT", "803"}},
                   "Device 'auto' cannot be used: CUDA cannot start: CUDA_ERROR_MADE_UP \\(803\\), a made-up error");
 }
