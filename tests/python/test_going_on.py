@@ -154,14 +154,16 @@ class Dropping(Loops):
         )
 
     def test_a_resumed_loop_repeats_what_waited_and_was_dropped(self):
+        gate = self.work.close_gate("k0")
         os.environ["GATES"] = str(self.work.gates)
         self.addCleanup(os.environ.pop, "GATES")
         options = {"output": self.work.output, "processor": f"{self.post}:save", "consumers": 1}
         batches = [([f"k{number}"], number) for number in range(500)]
-        with offramp.Egress(**options, when_full="drop-oldest", slabs=2, samples_per_slab=1) as egress:
+        with offramp.Egress(**options, when_full="drop-oldest", slabs=4, samples_per_slab=1) as egress:
             for keys, number in egress.pending(batches):
                 egress.submit(self.values(number), keys)
             wait_for(lambda: egress.stats().samples_dropped > 0, "that some are dropped")
+            gate.unlink()
         made = set(self.work.results()) - {"records.jsonl"}
         self.assertIn("k499.bin", made, "the last batch was the newest")
         self.assertLess(len(made), len(batches))

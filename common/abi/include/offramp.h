@@ -183,6 +183,7 @@ OFFRAMP_API int32_t offramp_egress_drain(offramp_egress* egress, double timeout_
 typedef struct offramp_egress_stats {
     size_t size;
     uint64_t batches_submitted, samples_submitted;
+    /* with OFFRAMP_DROP_OLDEST, samples dropped while they waited are counted as published, too */
     uint64_t samples_published, samples_completed, samples_dropped, samples_dead_lettered;
     uint64_t bytes_copied;
     double copy_seconds;      /* spent by the device */

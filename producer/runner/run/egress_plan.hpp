@@ -26,7 +26,7 @@ struct EgressPlan {
 
     // `outputs`: of a full batch, as they are copied. `on_gpu`: see SlabPlan::make. `most_varying_bytes`: of a sample
     // (OutputTransformer). Errors: ConfigError, see SlabLayout::make; where samples differ in shape, for an egress or a
-    // setting that does not support it; for --when-full drop with fewer slabs than a batch fills.
+    // setting that does not support it; for --when-full drop or drop-oldest with fewer slabs than a batch fills.
     static EgressPlan make(const RunConfig& config, const EgressTraits& traits, const std::vector<TensorSpec>& outputs,
                            std::size_t max_key_bytes, bool on_gpu, std::size_t most_varying_bytes = 0);
 };
