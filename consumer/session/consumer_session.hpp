@@ -113,13 +113,14 @@ class ConsumerSession {
     // The second half of step(). It is cheap: call it between two short slabs.
     void send_due();
 
+    // Without a Welcome this long after its answer to a Challenge, the session announces itself again: the producer
+    // forgets a consumer that answers late because it was stopped or processed a long slab.
+    static constexpr std::chrono::seconds kHelloAgain{2};
+
     // Ready for slabs: opens the full window. Call once, when welcomed.
     void open();
     // The next slab to work on, which is held until release(). Nothing when there is none.
     std::optional<SlabTicket> take();
-    // Without a Welcome this long after its answer to a Challenge, the session announces itself again: the producer
-    // forgets a consumer that answers late because it was stopped or processed a long slab.
-    static constexpr std::chrono::seconds kHelloAgain{2};
     // Releases a slab that take() returned. `busy`: the time spent on it. step() sends the release, or holds it back to
     // combine it with the next ones. It holds releases back only while slabs are pending, less than kHoldBack was spent
     // on the unsent ones, and they are fewer than a quarter of the window.
