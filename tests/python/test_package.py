@@ -13,7 +13,7 @@ import unittest
 import unittest.mock
 
 import offramp
-from offramp import _abi, _arrays, _dtypes, _errors, _host, _library
+from offramp import _abi, _arrays, _dtypes, _errors, _host, _library, _packages
 from world import ROOT
 
 HEADER = ROOT / "common" / "abi" / "include" / "offramp.h"
@@ -238,6 +238,13 @@ class Packages(unittest.TestCase):
                 )
                 self.assertEqual(f"offramp._errors.LibraryNotFound: {message}", done.stderr.rstrip().split("\n")[-1])
                 self.assertEqual(1, done.stderr.count("Traceback"), done.stderr)
+
+    def test_an_unsuitable_package_is_to_be_updated(self):
+        with self.assertRaisesRegex(
+            ImportError, r"^M needs another json: cannot import .* pip install --upgrade json$"
+        ):
+            with _packages.needs("M", "json"):
+                from json import nothing  # noqa: F401
 
 
 class Finding(unittest.TestCase):

@@ -8,7 +8,7 @@ import pathlib
 import re
 from typing import Any, Container
 
-# offramp_launch/retries.py
+# As in offramp_launch/retries.py.
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|/offramp/_\w+\.py$|^<")
 

@@ -13,7 +13,11 @@ def needs(what: str, package: str, install: str = "") -> Iterator[None]:
     """A context for imports from a package, which `what` needs. Errors: LibraryNotFound."""
     try:
         yield
-    except ImportError as problem:
+    except ModuleNotFoundError as problem:
         raise LibraryNotFound(
             f"{what} needs {package}: {problem}. Install it: pip install {install or package}"
         ) from None
+    except ImportError as problem:
+        raise LibraryNotFound(
+            f"{what} needs another {package}: {problem}. Update it: pip install --upgrade {install or package}"
+        ) from problem
