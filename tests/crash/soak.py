@@ -92,6 +92,7 @@ class Soak:
         self._run, self._kills_producers, self._random = run, kills_producers, random.Random(seed)
         self.series = defaultdict(list)
         self.tally = defaultdict(int)
+        self._first = [*SIGNALS, "scale"] if kills_producers else [*OF_CONSUMERS, "scale"]  # each kind happens once
         self._stopped = {}
 
     def go_on(self, seconds):
@@ -118,16 +119,23 @@ class Soak:
     def _disturb(self):
         status = self._run.status()
         consumers = [each["pid"] for each in status.get("consumers") or []]
-        kind = self._random.choice(("kill", "kill", "stop", "scale", "end"))
-        if self._kills_producers and self._random.random() < PRODUCER_SHARE:
-            kind, consumers = "producer killed", [status.get("pid")]
+        kind = self._first[-1] if self._first else self._random.choice((*OF_CONSUMERS, "kill", "scale"))
+        if not self._first and self._kills_producers and self._random.random() < PRODUCER_SHARE:
+            kind = "producer killed"
+        victims = [status.get("pid")] if kind == "producer killed" else consumers
         if kind == "scale":
-            self._run.command("scale", str(self._random.randint(1, 5)))
-        elif not consumers or not send(pid := self._random.choice(consumers), SIGNALS[kind]):
+            if self._run.command("scale", str(self._random.randint(1, 5))).returncode:
+                return
+        elif not victims or not send(pid := self._random.choice(victims), SIGNALS[kind]):
             return
         elif kind == "stop":
             self._stopped[pid] = time.monotonic() + self._random.uniform(*STOPPED)
         self.tally[kind] += 1
+        self._first = [each for each in self._first if each != kind]
+
+    def never(self):
+        """Kinds of disturbances that did not happen."""
+        return self._first
 
     def _sample(self, now):
         status = self._run.status()
@@ -147,7 +155,8 @@ class Soak:
             self.series[name].append((now, value))
 
 
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "end": signal.SIGTERM, "producer killed": signal.SIGKILL}
+OF_CONSUMERS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "end": signal.SIGTERM}
+SIGNALS = {**OF_CONSUMERS, "producer killed": signal.SIGKILL}
 
 
 def size_if_there(path):
@@ -198,7 +207,7 @@ def soak(hours, kills_producers, seed, into):
         work = Soak(run, kills_producers, seed)
         work.go_on(hours * 3600)
         run.command("stop")
-        wrong = list(wrong_at_the_end(run, run.wait()))
+        wrong = [*wrong_at_the_end(run, run.wait()), *(f"never happened: {kind}" for kind in work.never())]
         batches = run.summary()["batches"]["released"]
     lines, grown = table(work.series)
     print(f"{hours:g} hours, seed {seed}: {batches:,} batches, {json.dumps(work.tally)}")
