@@ -28,12 +28,13 @@ from offramp_launch.progress import print_note
 # producer/runner/checkpoint/checkpoint_file.hpp.
 LOCK = ".offramp-lock"
 CHECKPOINT = ".offramp-checkpoint"
+ITEMS, NEW_ITEMS = ".offramp-items", ".offramp-items.new"  # producer/runner/checkpoint/items_file.hpp
 OWN_RUN = ".offramp-own-run"  # consumer/processors/results/own_run.cpp
 EGRESS, NEW_EGRESS = ".offramp-egress", ".offramp-egress.new"  # launch/python/offramp/_checkpoint.py
 STORE, OWNER = ".offramp-store", ".offramp-output"  # stores/place.py
 OF_OFFRAMP = ".offramp-"
 # Files of a run in its output before it has a result.
-NOTES = (LOCK, OWN_RUN, NEW_EGRESS, STORE, OWNER)
+NOTES = (LOCK, OWN_RUN, NEW_EGRESS, ITEMS, NEW_ITEMS, STORE, OWNER)
 OF_AN_OWN_RUN = (EGRESS, CHECKPOINT, OWN_RUN)  # notes of a custom program's work
 CLAIM = pathlib.Path(".offramp-shards/job.json")  # jobs/folder.py
 LONGEST_CLAIM = 64 << 10

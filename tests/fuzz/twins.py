@@ -29,6 +29,11 @@ TWINS = {
         "ledger_bytes >= sizeof header",
     ),
     "checkpoint": ("producer/runner/checkpoint/checkpoint_file.cpp", " || found.back().end > items", ""),
+    "items-file": (
+        "producer/runner/checkpoint/items_file.cpp",
+        "names->second != source_fingerprint(hashes)",
+        "names->second.empty()",
+    ),
     "endpoint": (
         "common/transport/endpoint.cpp",
         "RunNames::check_run_id(endpoint.names.run_id);\n    } catch",

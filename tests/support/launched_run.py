@@ -168,9 +168,9 @@ class LaunchedRun(Launched):
         return self.deadline
 
     def files(self):
-        """{name: bytes} of the results, without the checkpoint, which names the run."""
+        """{name: bytes} of the results, without the checkpoint, which names the run, and its items."""
         return {
             str(path.relative_to(self.output)): path.read_bytes()
             for path in sorted(self.output.rglob("*"))
-            if path.is_file() and path.name != ".offramp-checkpoint"
+            if path.is_file() and path.name not in (".offramp-checkpoint", ".offramp-items")
         }

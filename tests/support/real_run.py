@@ -14,7 +14,7 @@ import unittest
 
 WATCHDOG_SECONDS = 120
 # The programs' bookkeeping files in an output folder. The launch script, if any, holds the lock.
-OWN = {".offramp-checkpoint", ".offramp-lock"}
+OWN = {".offramp-checkpoint", ".offramp-items", ".offramp-lock"}
 BIN = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"]).absolute()
 SANITIZER = os.environ.get("OFFRAMP_TEST_SANITIZER", "")  # of the build; empty: none
 

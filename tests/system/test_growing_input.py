@@ -9,6 +9,7 @@ import unittest
 from PIL import Image
 
 from tests.support.launched_resume import World
+from tests.support.real_run import BIN
 
 FLAGS = ("--device", "cpu", "--model", "cutout", "--consumers", "2", "--slabs", "4")
 NAMES = [f"{folder}/{name}" for folder in ("b", "d") for name in ("1.png", "2.jpg", "3.webp")]
@@ -73,6 +74,29 @@ class GrowingInput(InWorlds):
         self.assertEqual(self.rows(world), self.rows(wanted))
         self.assertEqual(bytes_of(masks), bytes_of(wanted.output / "mask-png"))
         self.assertEqual({path: path.stat().st_ino for path in before}, before, "finished results were made again")
+
+    def test_a_producer_that_dies_over_its_items_file_continues(self):
+        world = self.world("--processor", "mask-png")
+        for failpoint, names, flags in (("items.in_place", NAMES, ()), ("items.extended", JOINING, ("--resume",))):
+            paint(world.input, names)
+            self.killed_at(world, failpoint, "--input", str(world.input), *flags)
+            self.assertEqual(world.start("--input", str(world.input), *flags).wait(), 0, world.logs())
+            self.assertEqual(world.summary()["samples"]["released"], len(names), world.logs())
+        self.assertEqual(world.results(), self.undisturbed(world, "--processor", "mask-png").results())
+
+    def killed_at(self, world, failpoint, *flags):
+        once = world.folder / failpoint
+        once.mkdir()
+        plain = world.environment
+        world.environment = {
+            **plain,
+            "LD_PRELOAD": str(BIN / "tests" / "libofframp_failpoints.so"),
+            "OFFRAMP_FAILPOINT": f"{failpoint}#1:kill",
+            "OFFRAMP_FAILPOINT_ONCE": str(once),
+        }
+        self.assertNotEqual(world.start(*flags, "--producer-restarts", "0").wait(), 0, world.logs())
+        world.environment = plain
+        self.assertTrue(any(once.iterdir()), f"{failpoint} was not reached\n{world.logs()}")
 
     def test_a_jsonl_manifest_that_grew(self):
         world = self.world("--processor", "mask-rle")

@@ -22,21 +22,30 @@ namespace {
 constexpr std::size_t kLongestPart = 200;
 constexpr std::size_t kRoomForNumber = 22;  // "-" and a 64-bit number
 constexpr std::size_t kLongestKey = kMaxKeyBytes - kRoomForNumber;
-constexpr std::array<std::string_view, 11> kExtensions{".jpg", ".jpeg", ".jpe",  ".jfif", ".png", ".apng",
-                                                       ".tif", ".tiff", ".webp", ".bmp",  ".gif"};
+
+// An extension's letters as a number, in lower case: it is compared for each of many million names.
+constexpr std::size_t kLongestExtension = 5;
+constexpr std::uint64_t in_lower_case(std::string_view extension) {
+    std::uint64_t number = 0;
+    for (const char c : extension)
+        number = number << 8 | static_cast<unsigned char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    return number;
+}
+constexpr std::array kExtensions{in_lower_case(".jpg"),  in_lower_case(".jpeg"), in_lower_case(".jpe"),
+                                 in_lower_case(".jfif"), in_lower_case(".png"),  in_lower_case(".apng"),
+                                 in_lower_case(".tif"),  in_lower_case(".tiff"), in_lower_case(".webp"),
+                                 in_lower_case(".bmp"),  in_lower_case(".gif")};
 
 // The length of the last part's extension; 0 if there is none, or if nothing would remain.
 std::size_t image_extension_bytes(std::string_view name) {
-    const std::string_view last = name.substr(name.find_last_of('/') + 1);
-    const std::size_t dot = last.find_last_of('.');
-    if (dot == std::string_view::npos || dot == 0) return 0;
-    const std::string_view extension = last.substr(dot);
-    std::array<char, 5> lower{};
-    if (extension.size() > lower.size()) return 0;
-    std::ranges::transform(extension, lower.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-    const std::string_view found(lower.data(), extension.size());
-    return std::ranges::find(kExtensions, found) == kExtensions.end() ? 0 : extension.size();
+    for (std::size_t bytes = 1; bytes <= kLongestExtension && bytes < name.size(); ++bytes) {
+        const std::string_view end = name.substr(name.size() - bytes);
+        if (end.front() == '/') return 0;
+        if (end.front() != '.') continue;
+        const bool is_whole_part = name[name.size() - bytes - 1] == '/';
+        return is_whole_part || std::ranges::find(kExtensions, in_lower_case(end)) == kExtensions.end() ? 0 : bytes;
+    }
+    return 0;
 }
 
 std::string clean_part(std::string_view part) {

@@ -56,11 +56,12 @@ std::string checkpoint_of(const RunConfig& config, OwnRunEnd end) {
     json header = {{"run", config.run_id},
                    {"pid", ::getpid()},
                    {"before", 0},
+                   {"named", false},
                    {"identity",
                     {{"source", kOwnProgram},
                      {"--processor", config.processor},
                      {"--write-path", config.catalogue.text("write-path")}}}};
-    header["checkpoint"] = 1;
+    header["checkpoint"] = 2;
     std::string text = sealed(json_text(header).substr(1));
     if (end == OwnRunEnd::Ended) text += sealed("\"ended\":true}");
     return text;

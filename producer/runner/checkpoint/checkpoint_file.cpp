@@ -41,9 +41,8 @@ constexpr std::size_t kFront = kBeforeHash.size() + kDigits + kAfterHash.size();
 
 using nlohmann::json;
 
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
 constexpr std::size_t kRangesALine = 1000;
-constexpr std::size_t kNamesALine = 4096;
 constexpr std::size_t kShapesALine = 4096;
 
 // Returns false, and adds nothing, unless every range is within the source.
@@ -60,12 +59,6 @@ bool add_ranges(const json& ranges, std::uint64_t items, ItemRanges& done) {
     return true;
 }
 
-// Returns false, and adds nothing, unless the names follow those read so far.
-bool add_names(const json& line, Checkpoint& checkpoint) {
-    if (!line["names"].is_string() || !line.contains("from") || line["from"] != checkpoint.names.size()) return false;
-    return add_from_digits(line["names"].get_ref<const std::string&>(), checkpoint.names);
-}
-
 bool read_header(std::string_view line, Checkpoint& checkpoint) {
     const json header = opened_line(line);
     if (!header.is_object() || !header.contains("checkpoint") || header["checkpoint"] != kVersion) return false;
@@ -73,6 +66,7 @@ bool read_header(std::string_view line, Checkpoint& checkpoint) {
         checkpoint.run_id = header.at("run").get<std::string>();
         checkpoint.pid = header.at("pid").get<std::uint64_t>();
         checkpoint.before = header.at("before").get<std::uint64_t>();
+        checkpoint.named = header.at("named").get<bool>();
         checkpoint.identity.facts = header.at("identity").get<std::map<std::string, std::string>>();
     } catch (const json::exception&) {
         return false;
@@ -94,6 +88,11 @@ std::string hash_of_file(const std::string& path) {
         if (got == 0) return fmt::format("{:016x}", XXH3_64bits_digest(state.get()));
         XXH3_64bits_update(state.get(), block.data(), static_cast<std::size_t>(got));
     }
+}
+
+SystemError read_error(const std::string& path, const char* what, int problem,
+                       const char* remedy = "Make it readable for this user, or remove it") {
+    return SystemError(std::string("reading ") + what + " " + path, problem, remedy);
 }
 
 std::string shown(const std::string& fact, const std::map<std::string, std::string>& facts) {
@@ -157,40 +156,10 @@ std::optional<SampleForm> form_in(const json& line) {
     }
 }
 
-std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end) {
-    constexpr std::string_view kHexadecimal = "0123456789abcdef";
-    std::string digits;
-    digits.reserve(static_cast<std::size_t>(end - begin) * kDigits);
-    for (; begin != end; ++begin)
-        for (unsigned shift = 64; shift > 0; shift -= 4) digits += kHexadecimal[*begin >> (shift - 4) & 0xf];
-    return digits;
-}
-
-bool add_from_digits(std::string_view digits, std::vector<std::uint64_t>& numbers) {
-    if (digits.size() % kDigits != 0) return false;
-    std::vector<std::uint64_t> found(digits.size() / kDigits);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        const char* const begin = digits.data() + i * kDigits;
-        if (std::from_chars(begin, begin + kDigits, found[i], 16).ptr != begin + kDigits) return false;
-    }
-    numbers.insert(numbers.end(), found.begin(), found.end());
-    return true;
-}
-
 std::string Checkpoint::header_line() const {
-    json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"identity", identity.facts}};
+    json header = {{"run", run_id}, {"pid", pid}, {"before", before}, {"named", named}, {"identity", identity.facts}};
     header["checkpoint"] = kVersion;
     return sealed_line(std::string_view(json_text(header)).substr(1));
-}
-
-std::string Checkpoint::names_lines() const {
-    std::string text;
-    for (std::size_t from = 0; from < names.size(); from += kNamesALine) {
-        const std::size_t end = std::min(from + kNamesALine, names.size());
-        text += sealed_line(
-            fmt::format("\"from\":{},\"names\":\"{}\"}}", from, as_digits(names.data() + from, names.data() + end)));
-    }
-    return text;
 }
 
 std::uint64_t Checkpoint::items() const {
@@ -225,8 +194,8 @@ std::string done_lines(std::span<const ItemRange> ranges) {
 }
 
 std::string Checkpoint::whole_text() const {
-    return header_line() + names_lines() + shapes_lines(shapes) + (form ? form_line(*form) : "") +
-           done_lines(done.list()) + (ended ? ended_line() : "");
+    return header_line() + shapes_lines(shapes) + (form ? form_line(*form) : "") + done_lines(done.list()) +
+           (ended ? ended_line() : "");
 }
 
 std::string ended_line() { return sealed_line("\"ended\":true}"); }
@@ -247,35 +216,34 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
         const json line = opened_line(next_line());
         const bool has_content =
             line.is_object() && (line.contains("done")     ? add_ranges(line["done"], items, checkpoint.done)
-                                 : line.contains("names")  ? add_names(line, checkpoint)
                                  : line.contains("shapes") ? add_shapes_line(line, checkpoint.shapes)
                                  : line.contains("form")   ? (checkpoint.form = form_in(line)).has_value()
                                  : line.contains("ended")  ? (checkpoint.ended = line["ended"] == true)
                                                            : false);
         if (!has_content) ++checkpoint.ignored_lines;
     }
-    if (checkpoint.names.size() != items) checkpoint.names.clear();
     if (checkpoint.shapes.size() != items) checkpoint.shapes.clear();
     return checkpoint;
 }
 
-std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
-    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (!file && errno == ENOENT) return std::nullopt;
-    const auto fail = [&](int problem, const char* remedy) {
-        throw SystemError(std::string("reading ") + what + " " + path, problem, remedy);
-    };
-    constexpr const char* kReadable = "Make it readable for this user, or remove it";
-    if (!file) fail(errno, kReadable);
+UniqueFd open_own_file(const std::string& path, const char* what, bool writes) {
+    UniqueFd file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!file && errno == ENOENT) return file;
     struct stat found {};
-    if (::fstat(file.get(), &found) != 0) fail(errno, kReadable);
-    if (!S_ISREG(found.st_mode)) fail(EINVAL, "It is not a regular file: remove it");
+    if (!file || ::fstat(file.get(), &found) != 0) throw read_error(path, what, errno);
+    if (!S_ISREG(found.st_mode)) throw read_error(path, what, EINVAL, "It is not a regular file: remove it");
+    return file;
+}
+
+std::optional<std::string> text_of_own_file(const std::string& path, const char* what) {
+    const UniqueFd file = open_own_file(path, what);
+    if (!file) return std::nullopt;
     std::string text;
     std::array<char, 65536> block{};
     for (;;) {
         const ssize_t got = ::read(file.get(), block.data(), block.size());
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) fail(errno, kReadable);
+        if (got < 0) throw read_error(path, what, errno);
         if (got == 0) return text;
         text.append(block.data(), static_cast<std::size_t>(got));
     }

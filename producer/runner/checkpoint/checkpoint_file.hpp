@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/items.hpp"
+#include "common/base/unique_fd.hpp"
 #include "producer/runner/sources/item_shapes.hpp"
 
 namespace offramp {
@@ -32,11 +33,6 @@ bool add_shapes_line(const nlohmann::json& line, std::vector<std::vector<std::in
 std::string form_line(const SampleForm& form);
 // The form of an opened_line(); nothing if it has none.
 std::optional<SampleForm> form_in(const nlohmann::json& line);
-
-// 64-bit numbers as text, 16 hexadecimal digits each.
-std::string as_digits(const std::uint64_t* begin, const std::uint64_t* end);
-// Returns false, and adds nothing, if the text is invalid.
-bool add_from_digits(std::string_view digits, std::vector<std::uint64_t>& numbers);
 
 struct RunConfig;
 
@@ -64,8 +60,8 @@ struct CheckpointIdentity {
 
 // OUTPUT/.offramp-checkpoint: a run's completed items, in a form that outlives the run. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":1,"pid":N,"run":"ID"}   the first line
-//   {"xxh3":"HASH","from":0,"names":"0123456789abcdef..."}   16 digits an item (hashes_of_items())
+//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":2,"named":true,"pid":N,"run":"ID"}   the
+//   first
 //   {"xxh3":"HASH","from":0,"shapes":[[1,6,10,8],[]]}       if items keep their own; []: unreadable
 //   {"xxh3":"HASH","form":{"picture":false,"pixels":false,"shape":[1,-1,-1]}}   if they are arrays; -1: extents differ
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                any number of lines; items [0, 64) ...
@@ -75,9 +71,9 @@ struct CheckpointIdentity {
 // cut) is ignored, and its items are processed again. Lines may repeat items. Skipped items are not listed: every run
 // tries them again.
 //
-// The names identify the items of a source that grew, and the shapes keep its batches the same
-// (producer/runner/sources/source_items.hpp). With the form, a folder that grew gives the samples of its first run.
-// consumer/processors/results/outputs_of_run.cpp also reads parts of the file.
+// "named": the file beside it (items_file.hpp) identifies the items of a source that grew. The shapes keep its batches
+// the same (producer/runner/sources/source_items.hpp). With the form, a folder that grew gives the samples of its first
+// run. consumer/processors/results/outputs_of_run.cpp also reads parts of the file.
 //
 // Version rule: raise the number with any change that an earlier reader would misread. A reader refuses any other
 // number.
@@ -86,15 +82,15 @@ struct Checkpoint {
     std::uint64_t pid = 0;     // that run's producer
     std::uint64_t before = 0;  // items completed before that run began
     CheckpointIdentity identity;
-    std::vector<std::uint64_t> names;  // for all items; empty if items have no keys, or a line of names is damaged
-    std::vector<std::vector<std::int64_t>> shapes{};  // for all items; empty, as with names, or if they have one shape
-    std::optional<SampleForm> form{};                 // of arrays that keep their own shapes
+    bool named = false;  // items have keys: their hashes are in the items file
+    std::vector<std::vector<std::int64_t>>
+        shapes{};                      // for all items; empty if a line is damaged, or they have one shape
+    std::optional<SampleForm> form{};  // of arrays that keep their own shapes
     ItemRanges done;
     std::uint64_t ignored_lines = 0;  // torn or damaged lines
     bool ended = false;               // the run has no work left, except dead letters and dropped or unreadable items
 
     std::string header_line() const;
-    std::string names_lines() const;
     std::string whole_text() const;
     std::uint64_t items() const;  // in the source
     // The items that its runs process: all without --shard, or if the shard's items have their own numbers.
@@ -111,7 +107,10 @@ std::string ended_line();
 // header of this version; SystemError when the file cannot be read, or is not an ordinary file. Never follows a
 // symbolic link.
 std::optional<Checkpoint> read_checkpoint(const std::string& path);
-// Text of a file that only Offramp writes; `what` names it in errors. Errors: SystemError, as above.
+// A file that only Offramp writes, open for reading, or with `writes` also for writing; none if it does not exist.
+// `what` names it in errors. Errors: SystemError, as above.
+UniqueFd open_own_file(const std::string& path, const char* what, bool writes = false);
+// The text of one.
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what);
 // Parses the bytes of such a file; `path` is for errors.
 Checkpoint parse_checkpoint(std::string_view text, const std::string& path);

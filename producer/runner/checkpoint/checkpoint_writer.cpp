@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
@@ -38,14 +39,15 @@ SystemError write_error(const std::string& path, int problem) {
 
 CheckpointWriter::CheckpointWriter(std::string path, Checkpoint checkpoint, Durability durability,
                                    std::function<void(std::exception_ptr)> on_failure, bool many_may_write,
-                                   std::function<void()> require_in_place)
+                                   std::function<void()> require_in_place, std::unique_ptr<WholeFile> items_file)
     : path_(std::move(path)),
       folder_(folder_of(path_)),
       durability_(durability),
       many_may_write_(many_may_write),
       on_failure_(std::move(on_failure)),
       require_in_place_(std::move(require_in_place)),
-      checkpoint_(std::move(checkpoint)) {
+      checkpoint_(std::move(checkpoint)),
+      items_file_(std::move(items_file)) {
     thread_ = std::thread([this] { write_noted(); });
 }
 
@@ -149,6 +151,12 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
 
 // Flush the new file before the rename: the file that it replaces is the only record of completed work.
 void CheckpointWriter::write_anew() {
+    if (items_file_) {
+        static_cast<void>(items_file_->put_in_place());
+        if (durability_ == Durability::PowerCut) items_file_->flush_name();
+        items_file_.reset();
+        failpoint("items.in_place");
+    }
     const std::string text = checkpoint_.whole_text();
     file_.reset();
     const auto failure = [this](int problem) { return write_error(path_, problem); };

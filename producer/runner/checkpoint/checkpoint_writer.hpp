@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -34,10 +35,11 @@ class CheckpointWriter {
     // `checkpoint`: with all completed work so far. `many_may_write`: writers on hosts without a common lock may run
     // concurrently. The last one's file then wins and lacks the others' lines: their items are processed again.
     // `require_in_place`: called before each write; throws if results go elsewhere by now. One call at a time.
+    // `items_file`: new_items_file(), flushed, if the checkpoint vouches for a new one. It is put in place first.
     CheckpointWriter(
         std::string path, Checkpoint checkpoint, Durability durability,
         std::function<void(std::exception_ptr)> on_failure, bool many_may_write = false,
-        std::function<void()> require_in_place = [] {});
+        std::function<void()> require_in_place = [] {}, std::unique_ptr<WholeFile> items_file = nullptr);
     ~CheckpointWriter();
     CheckpointWriter(const CheckpointWriter&) = delete;
     CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -70,6 +72,7 @@ class CheckpointWriter {
     const std::function<void()> require_in_place_;
     // Used by the writer's thread only.
     Checkpoint checkpoint_;
+    std::unique_ptr<WholeFile> items_file_;  // null: none, or in place
     UniqueFd file_;
     std::size_t bytes_ = 0;       // size of the file
     std::size_t anew_bytes_ = 0;  // its size at the last rewrite

@@ -19,6 +19,7 @@
 #include "common/base/log.hpp"
 #include "common/base/scarcity.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "producer/runner/checkpoint/items_file.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
@@ -66,18 +67,23 @@ bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share
 }
 
 // Describes missing input items, if they can be determined.
-std::string describe_missing_input(const Checkpoint& previous, const BatchSource& source) {
-    if (previous.names.empty()) return {};
+std::string describe_missing_input(const std::string& folder, const Checkpoint& previous, const BatchSource& source) {
+    std::vector<std::uint64_t> names;
+    try {
+        if (previous.named) names = read_items_file(folder, previous);
+    } catch (const Error&) {
+        return {};
+    }
+    if (names.empty()) return {};
     std::vector<std::uint64_t> now = hashes_of_items(source);
-    std::sort(now.begin(), now.end());
-    const auto missing = std::count_if(previous.names.begin(), previous.names.end(), [&](std::uint64_t name) {
-        return !std::binary_search(now.begin(), now.end(), name);
-    });
+    std::ranges::sort(now);
+    const auto missing = std::ranges::count_if(
+        names, [&](std::uint64_t name) { return !std::binary_search(now.begin(), now.end(), name); });
     if (missing == 0) return {};
     return fmt::format(
         ". Of its {} items {} {} gone, or renamed (an item whose name another one shares now has its "
         "extension in its key)",
-        previous.names.size(), missing, missing == 1 ? "is" : "are");
+        names.size(), missing, missing == 1 ? "is" : "are");
 }
 
 std::string describe_shard_mismatch(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
@@ -104,7 +110,7 @@ void check_same_work(const std::optional<Checkpoint>& previous, CheckpointIdenti
     if (const std::string difference = identity.difference_from(previous->identity); !difference.empty())
         throw ConfigError(
             flag + ": " + folder + " holds other work, of run " + previous->run_id + ": " + difference +
-                describe_missing_input(*previous, source) + describe_shard_mismatch(*previous, source, share),
+                describe_missing_input(folder, *previous, source) + describe_shard_mismatch(*previous, source, share),
             "Repeat that run's input and settings, give another --output, or --overwrite instead of " + flag);
     if (previous->ignored_lines > 0)
         spdlog::warn("{}: {} lines of {}/{} were incomplete: their items are processed again", flag,
@@ -127,7 +133,26 @@ Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
     throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is " + why, to_do_shard_again(output, index));
 }
 
-void write(const std::string& output, const Checkpoint& checkpoint) {
+std::vector<std::uint64_t> hashes_of_shard(const std::string& output, std::uint64_t index,
+                                           const Checkpoint& checkpoint) {
+    try {
+        return read_items_file(shard_place(output, index), checkpoint);
+    } catch (const Error& problem) {
+        if (problem.kind() != ErrorKind::BadInput) throw;
+        throw Error(ErrorKind::BadInput,
+                    shard_place(output, index) + "/" + kItemsFileName + " is gone, damaged, or another shard's",
+                    to_do_shard_again(output, index));
+    }
+}
+
+void write(const std::string& output, const Checkpoint& checkpoint, std::span<const std::uint64_t> hashes) {
+    if (checkpoint.named) {
+        const auto items = new_items_file(output + "/" + kItemsFileName);
+        write_hashes(*items, hashes);
+        items->flush();
+        static_cast<void>(items->put_in_place());
+        items->flush_name();
+    }
     const std::string path = output + "/" + kCheckpointName;
     // The merge holds the folder's lock: it overwrites the file of a killed merge.
     WholeFile file(path, 0644, [&path](int problem) {
@@ -168,19 +193,29 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         }
     }
     if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
-    writer_ = std::make_unique<CheckpointWriter>(path,
-                                                 Checkpoint{.run_id = config.run_id,
-                                                            .pid = static_cast<std::uint64_t>(::getpid()),
-                                                            .before = items_before_,
-                                                            .identity = identity,
-                                                            .names = hashes_of_items(source),
-                                                            .shapes = shapes_of_items(source),
-                                                            .form = std::move(form),
-                                                            .done = done_,
-                                                            .ignored_lines = 0},
-                                                 config.durable ? Durability::PowerCut : Durability::Process,
-                                                 std::move(on_failure), !config.samples_folder.empty(),
-                                                 [this] { require_in_place(); });
+    const bool many_may_write = !config.samples_folder.empty(), is_named = source.max_key_bytes() > 0;
+    std::unique_ptr<WholeFile> items_file;
+    if (const std::string items_path = lock_.folder().through(folder_ + "/" + kItemsFileName);
+        is_named && found && earlier != EarlierWork::DoneAgain) {
+        extend_items_file(items_path, source, found->items());
+    } else if (is_named) {
+        items_file = new_items_file(items_path, many_may_write);
+        hash_items(source, {0, source.items()}, [&](auto hashes) { write_hashes(*items_file, hashes); });
+        items_file->flush();
+    }
+    writer_ = std::make_unique<CheckpointWriter>(
+        path,
+        Checkpoint{.run_id = config.run_id,
+                   .pid = static_cast<std::uint64_t>(::getpid()),
+                   .before = items_before_,
+                   .identity = identity,
+                   .named = is_named,
+                   .shapes = shapes_of_items(source),
+                   .form = std::move(form),
+                   .done = done_,
+                   .ignored_lines = 0},
+        config.durable ? Durability::PowerCut : Durability::Process, std::move(on_failure), many_may_write,
+        [this] { require_in_place(); }, std::move(items_file));
 }
 
 void RunCheckpoint::require_in_place() {
@@ -191,7 +226,8 @@ void RunCheckpoint::require_in_place() {
 
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
-    return previous ? in_previous_order(std::move(source), previous->names, previous->shapes) : std::move(source);
+    if (!previous || !previous->named || source->max_key_bytes() == 0) return source;
+    return in_previous_order(std::move(source), read_items_file(folder, *previous), previous->shapes);
 }
 
 std::optional<SampleForm> form_of_previous_runs(const std::string& folder) {
@@ -241,7 +277,8 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->before = 0;
     // One shard's end does not describe the whole job.
     joined->ended = shards.size() == count;
-    write(output, *joined);
+    write(output, *joined,
+          joined->named ? hashes_of_shard(output, shards.front().index, *joined) : std::vector<std::uint64_t>());
 }
 
 }  // namespace offramp

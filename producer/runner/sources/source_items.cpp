@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -20,18 +21,20 @@
 namespace offramp {
 namespace {
 
+// One block of hashes at a time stays in the processor's cache.
+constexpr std::size_t kHashesAtOnce = 4096;
+
+std::string as_digits(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
+
 std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
-    XXH64_hash_t hash = XXH3_64bits(&items, sizeof items);
-    // Items without keys are named by their numbers.
-    if (source.max_key_bytes() > 0)
-        for (std::uint64_t item = 0; item < items; ++item) {
-            const std::string_view key = source.key(item);
-            hash = XXH3_64bits_withSeed(key.data(), key.size(), hash);
-        }
-    for (std::uint64_t item = 0; item < (source.has_notes() ? items : 0); ++item)
-        if (const std::uint64_t note = source.note_hash(item); note != 0)
-            hash = XXH3_64bits_withSeed(&note, sizeof note, hash ^ item);
-    return hash;
+    const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+    XXH3_64bits_reset_withSeed(state.get(), items);
+    // Items without keys and notes are named by their numbers.
+    if (source.max_key_bytes() > 0 || source.has_notes())
+        hash_items(source, {0, items}, [&](std::span<const std::uint64_t> hashes) {
+            XXH3_64bits_update(state.get(), hashes.data(), hashes.size_bytes());
+        });
+    return XXH3_64bits_digest(state.get());
 }
 
 // The first items of another source.
@@ -106,6 +109,15 @@ class RenumberedSource final : public BatchSource {
     std::vector<ItemShapes::Shape> shapes_;  // of the earlier run's items
 };
 
+bool begins_with(const BatchSource& source, std::span<const std::uint64_t> hashes) {
+    bool is_same = true;
+    hash_items(source, {0, hashes.size()}, [&](std::span<const std::uint64_t> now) {
+        is_same = is_same && std::ranges::equal(now, hashes.first(now.size()));
+        hashes = hashes.subspan(now.size());
+    });
+    return is_same;
+}
+
 // `longer` is BETWEEN.SHORTER.
 struct Nested {
     std::string_view longer, shorter;
@@ -124,23 +136,41 @@ std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
 
 }  // namespace
 
+void hash_items(const BatchSource& source, ItemRange items,
+                const std::function<void(std::span<const std::uint64_t>)>& take) {
+    const bool has_keys = source.max_key_bytes() > 0, has_notes = source.has_notes();
+    std::array<std::uint64_t, kHashesAtOnce> hashes;
+    while (items.begin < items.end) {
+        const std::uint64_t count = std::min<std::uint64_t>(items.end - items.begin, hashes.size());
+        for (std::uint64_t i = 0; i < count; ++i) {
+            const std::uint64_t item = items.begin + i, note = has_notes ? source.note_hash(item) : 0;
+            const std::string_view key = has_keys ? source.key(item) : std::string_view();
+            hashes[i] = has_keys ? XXH3_64bits_withSeed(key.data(), key.size(), note) : note;
+        }
+        take(std::span(hashes).first(count));
+        items.begin += count;
+    }
+}
+
 std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(source, source.items()); }
 
 std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
 
 std::string source_fingerprint(const BatchSource& source, std::uint64_t items) {
-    return fmt::format("{:016x}", hash_of_first(source, items));
+    return as_digits(hash_of_first(source, items));
+}
+
+std::string source_fingerprint(std::span<const std::uint64_t> hashes) {
+    return as_digits(XXH3_64bits_withSeed(hashes.data(), hashes.size_bytes(), hashes.size()));
 }
 
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
-    std::vector<std::uint64_t> hashes;
-    if (source.max_key_bytes() == 0) return hashes;
-    hashes.reserve(source.items());
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
-        const std::string_view key = source.key(item);
-        hashes.push_back(XXH3_64bits_withSeed(key.data(), key.size(), source.has_notes() ? source.note_hash(item) : 0));
-    }
-    return hashes;
+    std::vector<std::uint64_t> all;
+    if (source.max_key_bytes() == 0) return all;
+    all.reserve(source.items());
+    hash_items(source, {0, source.items()},
+               [&](std::span<const std::uint64_t> hashes) { all.insert(all.end(), hashes.begin(), hashes.end()); });
+    return all;
 }
 
 std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source) {
@@ -174,10 +204,9 @@ ItemRange share_of(const BatchSource& source, const InputSettings& config) {
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
                                                std::span<const std::uint64_t> previous,
                                                std::vector<ItemShapes::Shape> shapes) {
+    if (previous.empty() || source->max_key_bytes() == 0 || source->items() < previous.size()) return source;
+    if (shapes.empty() && begins_with(*source, previous)) return source;
     const std::vector<std::uint64_t> now = hashes_of_items(*source);
-    if (previous.empty() || now.size() < previous.size() ||
-        (shapes.empty() && std::equal(previous.begin(), previous.end(), now.begin())))
-        return source;
     std::vector<std::uint64_t> by_hash(now.size());
     std::iota(by_hash.begin(), by_hash.end(), 0);
     std::ranges::sort(by_hash, {}, [&](std::uint64_t item) { return std::pair(now[item], item); });

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,15 +15,22 @@
 
 namespace offramp {
 
-// A hash of a source's number of items, and of their names and notes (note_hash) in order: equal for the same list of
-// names in any place. It ignores the items' contents: a picture replaced under its name counts as the same.
+// Calls `take` with a hash of the key and note (note_hash) of each of these items, in order, some at a time. Without
+// keys it is the note alone.
+void hash_items(const BatchSource& source, ItemRange items,
+                const std::function<void(std::span<const std::uint64_t>)>& take);
+
+// A hash of a source's number of items, and of hash_items(): equal for the same list of names in any place. It ignores
+// the items' contents: a picture replaced under its name counts as the same.
 std::uint64_t source_hash(const BatchSource& source);
 // The same in 16 hexadecimal digits.
 std::string source_fingerprint(const BatchSource& source);
 // The fingerprint of a source with only the first items of this one.
 std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
+// That of a source whose items have these hashes.
+std::string source_fingerprint(std::span<const std::uint64_t> hashes);
 
-// A hash of each item's key and note, which identifies it among others; none for a source without keys.
+// hash_items() of all, which identify an item among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 
 // The items' shapes (BatchSource::shape()); none if no item has one.

@@ -23,7 +23,7 @@ Checkpoint of_run(std::uint64_t items = 1000) {
             .pid = 42,
             .before = 7,
             .identity = {{{"items", std::to_string(items)}, {"--batch", "8"}}},
-            .names = {},
+            .named = true,
             .done = {},
             .ignored_lines = 0};
 }
@@ -37,6 +37,7 @@ TEST(Checkpoint, ReadsBackWhatItWrote) {
     EXPECT_EQ(checkpoint.run_id, "the-run");
     EXPECT_EQ(checkpoint.pid, 42U);
     EXPECT_EQ(checkpoint.before, 7U);
+    EXPECT_TRUE(checkpoint.named);
     EXPECT_EQ(checkpoint.identity, of_run().identity);
     EXPECT_EQ(checkpoint.items(), 1000U);
     EXPECT_EQ(checkpoint.done.list(), (std::vector<ItemRange>{{0, 24}, {990, 1000}}));
@@ -46,31 +47,10 @@ TEST(Checkpoint, ReadsBackWhatItWrote) {
 TEST(Checkpoint, ItsBytesAreFrozen) {
     EXPECT_EQ(
         of_run().header_line(),
-        R"({"xxh3":"796038bf7c6a39c6","before":7,"checkpoint":1,"identity":{"--batch":"8","items":"1000"},"pid":42,"run":"the-run"})"
+        R"({"xxh3":"13c44af79b39227d","before":7,"checkpoint":2,"identity":{"--batch":"8","items":"1000"},"named":true,"pid":42,"run":"the-run"})"
         "\n");
     EXPECT_EQ(lines({{0, 8}, {16, 24}}), R"({"xxh3":"708098c17d080d87","done":[[0,8],[16,24]]})"
                                          "\n");
-}
-
-TEST(Checkpoint, NamesOfItemsAreCompleteOrAbsent) {
-    Checkpoint written = of_run(10000);
-    for (std::uint64_t i = 0; i < 10000; ++i) written.names.push_back(i * 0x9e3779b97f4a7c15);
-    const std::string names = written.names_lines();
-    EXPECT_EQ(std::count(names.begin(), names.end(), '\n'), 3);
-    const std::string text = written.header_line() + names + lines({{0, 8}});
-    EXPECT_EQ(parse_checkpoint(text, "file").names, written.names);
-    EXPECT_EQ(parse_checkpoint(text, "file").ignored_lines, 0U);
-    std::string damaged = text;
-    damaged[written.header_line().size() + names.size() / 2] ^= 1;
-    EXPECT_TRUE(parse_checkpoint(damaged, "file").names.empty());
-    EXPECT_EQ(parse_checkpoint(damaged, "file").done.items(), 8U);
-    EXPECT_TRUE(parse_checkpoint(written.header_line() + names.substr(names.find('\n') + 1), "file").names.empty());
-    EXPECT_TRUE(parse_checkpoint(of_run(9999).header_line() + names, "file").names.empty())
-        << "another number of items";
-    written.names = {1, 0xffffffffffffffff};
-    EXPECT_EQ(written.names_lines(),
-              R"({"xxh3":"697fca9c26620371","from":0,"names":"0000000000000001ffffffffffffffff"})"
-              "\n");
 }
 
 TEST(Checkpoint, ShapesOfItemsAreCompleteOrAbsent) {
@@ -163,7 +143,7 @@ TEST(Checkpoint, WritesManyRangesInSeveralLines) {
 
 TEST(Checkpoint, RefusesOtherFilesByName) {
     std::string other_version = of_run().header_line();
-    other_version.replace(other_version.find("\"checkpoint\":1"), 14, "\"checkpoint\":2");
+    other_version.replace(other_version.find("\"checkpoint\":2"), 14, "\"checkpoint\":1");
     for (const std::string& text :
          {std::string(), std::string("\n"), std::string("not a checkpoint\n"), lines({{0, 5}}), other_version}) {
         EXPECT_THAT(test::error_of([&] { parse_checkpoint(text, "/out/.offramp-checkpoint"); }, ErrorKind::BadInput),

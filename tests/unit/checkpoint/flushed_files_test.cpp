@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "consumer/processors/results/outputs_of_run.hpp"
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
+#include "producer/runner/checkpoint/items_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 
 namespace {
@@ -48,11 +50,12 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 namespace offramp {
 namespace {
 
-// The number of files that `work` put in place; each was flushed before.
-std::size_t renamed_and_flushed(const std::function<void()>& work) {
+// The number of files that `work` put in place; each was flushed before. `earlier`: a step before `work`.
+std::size_t renamed_and_flushed(const std::function<void()>& work, const std::string& earlier = {}) {
     {
         const std::lock_guard lock(steps_mutex);
-        steps.clear();
+        EXPECT_TRUE(earlier.empty() || std::ranges::find(steps, earlier) != steps.end()) << earlier;
+        steps.assign(earlier.empty() ? 0 : 1, earlier);
     }
     work();
     const std::lock_guard lock(steps_mutex);
@@ -92,6 +95,22 @@ TEST_F(FlushedFiles, IncludeARewrittenCheckpoint) {
     EXPECT_EQ(renamed_and_flushed([&] { run("a", 2); }), 1U);
     EXPECT_EQ(renamed_and_flushed([&] { run("b", 2); }), 1U) << "a run that continues rewrites it";
     EXPECT_GE(renamed_and_flushed([&] { run("c", 400'000); }), 2U) << "it is rewritten at twice its size";
+}
+
+// The checkpoint vouches for the items file, which therefore comes first.
+TEST_F(FlushedFiles, IncludeTheItemsFile) {
+    for (const Durability durability : {Durability::Process, Durability::PowerCut}) {
+        auto items = new_items_file(folder.path() + "/" + kItemsFileName);
+        items->flush();
+        CheckpointWriter writer(
+            path, checkpoint_of("a"), durability, [](const std::exception_ptr&) {}, false, [] {}, std::move(items));
+        EXPECT_EQ(renamed_and_flushed([&] { writer.begin(); }, "flush .offramp-items.new"), 2U);
+        const auto at = [](const std::string& step) { return std::find(steps.begin(), steps.end(), step); };
+        const auto items_named = at("rename .offramp-items.new"), named = at("rename .offramp-checkpoint.new");
+        EXPECT_LT(items_named, named);
+        const auto folder_flushed = std::find(items_named, named, "flush " + name_of(folder.path()));
+        EXPECT_EQ(folder_flushed != named, durability == Durability::PowerCut);
+    }
 }
 
 TEST_F(FlushedFiles, IncludeFilesThatSegmentsAreMergedInto) {

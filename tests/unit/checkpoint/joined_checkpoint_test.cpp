@@ -7,8 +7,10 @@
 
 #include "common/app/program/output_share.hpp"
 #include "common/base/error.hpp"
+#include "producer/runner/checkpoint/items_file.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/support/error_of.hpp"
+#include "tests/unit/checkpoint/made_up_items.hpp"
 #include "tests/unit/ingest/prefetch_world.hpp"
 
 namespace offramp {
@@ -31,7 +33,10 @@ struct JoinedCheckpoint : ::testing::Test {
     }
     // Shard `index` of two, with these items done.
     void leave(std::uint64_t index, ItemRange done, EarlierWork earlier = EarlierWork::DoneAgain) {
-        RunCheckpoint checkpoint(config_of(std::to_string(index + 1) + "/2", shard_place(folder.path(), index)), source,
+        leave(index, done, earlier, source);
+    }
+    void leave(std::uint64_t index, ItemRange done, EarlierWork earlier, const BatchSource& items) {
+        RunCheckpoint checkpoint(config_of(std::to_string(index + 1) + "/2", shard_place(folder.path(), index)), items,
                                  earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
         checkpoint.completed({done});
         checkpoint.close();
@@ -57,6 +62,24 @@ TEST_F(JoinedCheckpoint, ARunOfTheWholeInputContinuesFromIt) {
     const auto joined = read_checkpoint(folder.path() + "/" + kCheckpointName);
     EXPECT_EQ(joined->run_id, "job");
     EXPECT_TRUE(joined->ended);
+}
+
+TEST_F(JoinedCheckpoint, IdentifiesItsItems) {
+    const std::vector<DoneShard> shards{{.index = 0}, {.index = 1}};
+    const test::Items items({"b", "d"});
+    leave(0, {0, 1}, EarlierWork::DoneAgain, items);
+    leave(1, {1, 2}, EarlierWork::DoneAgain, items);
+    const std::string place = shard_place(folder.path(), 0), shards_file = place + "/" + kItemsFileName;
+    std::filesystem::rename(shards_file, place + "/aside");
+    EXPECT_THAT(test::error_of([&] { join_checkpoints(folder.path(), "job", shards, 2); }, ErrorKind::BadInput),
+                testing::AllOf(HasSubstr(shards_file + " is gone, damaged"), HasSubstr("Remove " + place)));
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
+    std::filesystem::rename(place + "/aside", shards_file);
+    join_checkpoints(folder.path(), "job", shards, 2);
+    const auto grown = in_order_of_previous_runs(std::make_unique<test::Items>(std::vector<std::string>{"a", "b", "d"}),
+                                                 folder.path());
+    EXPECT_EQ(grown->key(0), "b");
+    EXPECT_EQ(grown->key(2), "a");
 }
 
 TEST_F(JoinedCheckpoint, RemovesTheRemainsOfAKilledMerge) {

@@ -10,6 +10,7 @@
 
 #include "common/base/error.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "producer/runner/checkpoint/items_file.hpp"
 #include "producer/runner/sources/source_items.hpp"
 #include "tests/contract/processors/processor_world.hpp"
 #include "tests/support/error_of.hpp"
@@ -213,6 +214,49 @@ TEST_F(GrowingInput, AShardContinuesOnlyAtTheSameOffset) {
     EXPECT_THAT(test::error_of<ConfigError>([&] { shard_of("2/2", four, EarlierWork::Resumed); }),
                 testing::AllOf(HasSubstr("items was 2 and is 4"),
                                HasSubstr("Its items began at number 1, and now begin at number 2")));
+}
+
+// Until then an earlier run's file stays with its checkpoint.
+TEST_F(GrowingInput, ItsItemsFileComesWithTheCheckpoint) {
+    const Items items({"b", "d"});
+    const auto run = [&](const std::string& id, EarlierWork earlier) {
+        return RunCheckpoint(config_of(id), items, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
+    };
+    const std::string path = config_of("a").output + "/" + kItemsFileName;
+    { const RunCheckpoint first = run("a", EarlierWork::DoneAgain); }
+    EXPECT_TRUE(test::read_tree(config_of("a").output).empty()) << "it has no result";
+    run("a", EarlierWork::DoneAgain).begin({{0, 1}});
+    const auto began = std::filesystem::last_write_time(path);
+    EXPECT_EQ(done_of({"b", "d"}), Keys{});
+    EXPECT_EQ(std::filesystem::last_write_time(path), began) << "it is not written again";
+    EXPECT_EQ(std::filesystem::file_size(path), 16U + 2 * 8U);
+    EXPECT_EQ(done_of({"a", "b", "d"}), Keys{});
+    EXPECT_EQ(std::filesystem::file_size(path), 16U + 3 * 8U);
+}
+
+// Its hashes are there before the checkpoint that vouches for them.
+TEST_F(GrowingInput, ContinuesAfterADeathBetweenItsTwoFiles) {
+    begin_with({"b", "d"}, {0, 2});
+    const std::string checkpoint = config_of("a").output + "/" + kCheckpointName;
+    std::filesystem::copy_file(checkpoint, folder.path() + "/kept");
+    EXPECT_EQ(done_of({"a", "b", "d"}), (Keys{"b", "d"}));
+    std::filesystem::rename(folder.path() + "/kept", checkpoint);
+    EXPECT_EQ(done_of({"b", "c", "d"}), (Keys{"b", "d"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "c"}));
+    EXPECT_EQ(done_of({"b", "c", "d", "e"}), (Keys{"b", "d"}));
+    EXPECT_EQ(order, (Keys{"b", "d", "c", "e"}));
+}
+
+TEST_F(GrowingInput, RefusesAMissingOrDamagedItemsFile) {
+    begin_with({"b", "d"}, {0, 2});
+    const std::string path = config_of("a").output + "/" + kItemsFileName;
+    const auto refusal = [&] { return test::error_of([&] { done_of({"b", "d"}); }, ErrorKind::BadInput); };
+    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(20) << "x";
+    EXPECT_THAT(refusal(), HasSubstr("was damaged, or is another run's"));
+    std::filesystem::remove(path);
+    EXPECT_THAT(refusal(), testing::AllOf(HasSubstr(path), HasSubstr("is missing"), HasSubstr("--overwrite")));
+    EXPECT_THAT(test::error_of<ConfigError>([&] { run("b", EarlierWork::Resumed); }), HasSubstr("holds other work"))
+        << "the input differs, which counts more";
 }
 
 TEST_F(GrowingInput, AcceptsTheSameItemsInAnotherOrder) {

@@ -362,7 +362,7 @@ class MakeRoomTest(unittest.TestCase):
             path.write_text("{")
             self.assertIn("holds the work of an earlier run", self.room()[1], name)
             path.unlink()
-        for name in (LOCK, ".offramp-own-run", ".offramp-egress.new"):
+        for name in (LOCK, ".offramp-own-run", ".offramp-egress.new", ".offramp-items", ".offramp-items.new"):
             (self.output / name).touch()
         lock, why = self.room()
         self.assertEqual("", why, "notes are no work")
@@ -405,7 +405,7 @@ class MakeRoomTest(unittest.TestCase):
         before = self.work()
         lock, _ = self.room(overwrite=True)
         (self.output / "mask-png/deeper").mkdir(parents=True)
-        for name in (".offramp-own-run", ".offramp-egress.new"):
+        for name in (".offramp-own-run", ".offramp-egress.new", ".offramp-items"):
             (self.output / name).write_text("new\n")
         lock.put_back()
         self.assertIn("this run made no result", self.notes[-1])

@@ -1,0 +1,110 @@
+#include "producer/runner/checkpoint/items_file.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+
+#include "common/base/error.hpp"
+#include "common/base/failpoint.hpp"
+#include "common/base/scarcity.hpp"
+#include "common/base/unique_fd.hpp"
+#include "producer/runner/sources/source_items.hpp"
+
+namespace offramp {
+namespace {
+
+struct Header {
+    std::array<char, 8> magic{'o', 'f', 'f', 'r', 'i', 't', 'e', 'm'};
+    std::uint64_t version = kItemsFileVersion;
+
+    bool operator==(const Header&) const = default;
+};
+static_assert(sizeof(Header) == 16 && offsetof(Header, version) == 8);
+static_assert(std::endian::native == std::endian::little, "hashes are written as they are in memory");
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+    throw Error(ErrorKind::BadInput, path + ", which identifies the items of the checkpoint beside it, " + why,
+                "Put this run's own file back. Without it, --overwrite keeps these results under another name and "
+                "processes every item again");
+}
+
+std::size_t read_all(const UniqueFd& file, std::span<std::byte> to, const std::string& path) {
+    std::size_t done = 0;
+    while (done < to.size()) {
+        const ssize_t got = ::read(file.get(), to.data() + done, to.size() - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0)
+            throw SystemError("reading " + path, errno, "Check the file system that holds it", ErrorKind::NoInput);
+        if (got == 0) break;
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+// With its offset at the first hash. It has at least `items` of them.
+UniqueFd open_items_file(const std::string& path, std::uint64_t items, bool writes = false) {
+    UniqueFd file = open_own_file(path, "the hashes of items", writes);
+    if (!file) refuse(path, "is missing");
+    Header header{.magic = {}, .version = 0};
+    if (read_all(file, std::as_writable_bytes(std::span(&header, 1)), path) < sizeof header || header != Header{})
+        refuse(path, "is another file, or has another version");
+    struct stat found {};
+    if (::fstat(file.get(), &found) != 0) throw SystemError("reading " + path, errno);
+    const std::uint64_t hashes = (static_cast<std::uint64_t>(found.st_size) - sizeof header) / sizeof items;
+    if (hashes < items)
+        refuse(path, "is truncated: it has " + std::to_string(hashes) + " of " + std::to_string(items) + " items");
+    return file;
+}
+
+WriteFailure failure_of(const std::string& path) {
+    return [path](int problem) {
+        return SystemError(
+            "cannot write " + path, problem,
+            way_to_write(problem, "Make the output folder writable") + "; --resume then continues from here",
+            ErrorKind::CannotWrite);
+    };
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> read_items_file(const std::string& folder, const Checkpoint& checkpoint) {
+    const std::string path = folder + "/" + kItemsFileName;
+    const UniqueFd file = open_items_file(path, checkpoint.items());
+    std::vector<std::uint64_t> hashes(checkpoint.items());
+    const auto names = checkpoint.identity.facts.find(CheckpointIdentity::kNamesOfItems);
+    if (read_all(file, std::as_writable_bytes(std::span(hashes)), path) < hashes.size() * sizeof hashes[0] ||
+        names == checkpoint.identity.facts.end() || names->second != source_fingerprint(hashes))
+        refuse(path, "was damaged, or is another run's");
+    return hashes;
+}
+
+std::unique_ptr<WholeFile> new_items_file(const std::string& path, bool many_may_write) {
+    std::unique_ptr<WholeFile> file(many_may_write
+                                        ? new WholeFile(WholeFile::among_others(path, 0644, failure_of(path)))
+                                        : new WholeFile(path, 0644, failure_of(path)));
+    const Header header;
+    file->write(std::as_bytes(std::span(&header, 1)));
+    return file;
+}
+
+void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes) { file.write(std::as_bytes(hashes)); }
+
+void extend_items_file(const std::string& path, const BatchSource& source, std::uint64_t kept) {
+    const WriteFailure failure = failure_of(path);
+    const UniqueFd file = open_items_file(path, kept, true);
+    const auto end = static_cast<off_t>(sizeof(Header) + kept * sizeof kept);
+    if (::lseek(file.get(), 0, SEEK_END) > end && ::ftruncate(file.get(), end) != 0) throw failure(errno);
+    if (::lseek(file.get(), end, SEEK_SET) < 0) throw failure(errno);
+    if (kept == source.items()) return;
+    hash_items(source, {kept, source.items()}, [&](std::span<const std::uint64_t> hashes) {
+        write_all(file.get(), std::as_bytes(hashes), failure);
+        failpoint("items.extended");
+    });
+    if (::fsync(file.get()) != 0) throw failure(errno);
+}
+
+}  // namespace offramp
