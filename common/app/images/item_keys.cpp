@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <span>
+#include <thread>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -112,6 +114,16 @@ bool is_clean(std::string_view name) {
     return true;
 }
 
+constexpr std::size_t kWorthAThread = 1'000'000;
+
+void sort_concurrently(std::span<std::uint64_t> numbers, unsigned threads) {
+    if (threads < 2 || numbers.size() < kWorthAThread) return std::sort(numbers.begin(), numbers.end());
+    const auto middle = static_cast<std::ptrdiff_t>(numbers.size() / 2);
+    std::nth_element(numbers.begin(), numbers.begin() + middle, numbers.end());
+    const std::jthread lower([&] { sort_concurrently(numbers.first(numbers.size() / 2), threads / 2); });
+    sort_concurrently(numbers.subspan(numbers.size() / 2), threads / 2);
+}
+
 std::uint64_t key_hash(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
 }  // namespace
@@ -127,7 +139,7 @@ class ItemKeys::Taken {
   public:
     explicit Taken(const ItemKeys& keys) : hashes_(keys.size()) {
         for (std::uint64_t item = 0; item < keys.size(); ++item) hashes_[item] = key_hash(keys[item]);
-        std::sort(hashes_.begin(), hashes_.end());
+        sort_concurrently(hashes_, std::thread::hardware_concurrency());
         std::unordered_set<std::uint64_t> repeated;
         for (std::size_t i = 1; i < hashes_.size(); ++i)
             if (hashes_[i] == hashes_[i - 1]) repeated.insert(hashes_[i]);
@@ -181,10 +193,8 @@ std::string_view ItemKeys::operator[](std::uint64_t item) const {
 
 // The part of a name that is its key, if the name is an ordinary one.
 std::string_view ItemKeys::part_of(std::string_view name) const {
-    if (!root_.empty() && name.starts_with(root_))
-        name.remove_prefix(root_.size());
-    else if (name.starts_with('/'))
-        name.remove_prefix(1);
+    if (name.starts_with('/'))
+        name.remove_prefix(!root_.empty() && name.starts_with(root_) ? root_.size() : 1);
     else if (name.starts_with("./"))
         name.remove_prefix(2);
     else

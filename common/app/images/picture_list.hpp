@@ -29,6 +29,8 @@ class PictureList {
     virtual std::vector<LeftOut> left_out() const { return {}; }
     virtual std::string_view key(std::uint64_t picture) const = 0;  // from ItemKeys
     virtual PicturePlace place(std::uint64_t picture) const = 0;
+    // The picture's file as the input names it; empty: only place() shows it.
+    virtual std::string_view file_name(std::uint64_t) const { return {}; }
     // The name of an unreadable picture, fit for a log line.
     virtual std::string origin(std::uint64_t picture) const = 0;
     // The input's data about a picture besides its name and location: the text of a JSON object, "{}" if none.
@@ -82,6 +84,7 @@ class FilePictures final : public PictureList {
     std::uint64_t size() const override { return keys_.size(); }
     std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }
     PicturePlace place(std::uint64_t picture) const override { return path(picture); }
+    std::string_view file_name(std::uint64_t picture) const override { return keys_.name(picture); }
     std::string origin(std::uint64_t picture) const override;
 
   private:

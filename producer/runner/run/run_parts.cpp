@@ -205,9 +205,10 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     if (!source.has_files()) return;
     std::vector<std::string> read;
     for (std::uint64_t item = 0; item < source.items(); ++item)
-        // Few inputs end as results do, and only their folders are resolved.
-        if (const std::string file = source.file(item); !file.empty() && may_end_result(processor, file))
-            if (auto name = within.name_of(file)) read.push_back(std::move(*name));
+        // Few inputs end as results do, and only their paths are made and resolved.
+        if (const std::string_view end = source.end_of_file(item); end.empty() || may_end_result(processor, end))
+            if (const std::string file = source.file(item); !file.empty() && may_end_result(processor, file))
+                if (auto name = within.name_of(file)) read.push_back(std::move(*name));
     if (read.empty()) return;
     std::sort(read.begin(), read.end());
     const ProcessorResults* const known = ProcessorResults::of(processor);

@@ -70,6 +70,8 @@ class BatchSource {
     virtual std::string origin(std::uint64_t item) const = 0;
     // The item's file, if the item is a whole file; otherwise empty.
     virtual std::string file(std::uint64_t) const { return {}; }
+    // The end of file(), from a '/' at the latest, without the cost of its path; empty: file() must be asked.
+    virtual std::string_view end_of_file(std::uint64_t) const { return {}; }
     // False: file() is empty for every item.
     virtual bool has_files() const { return true; }
     // Fills one row of a staging buffer. A row of Pixels has height*width*3 bytes; one of Float32, Tokens or Arrays has

@@ -99,6 +99,7 @@ class PictureSource final : public BatchSource {
             return {};  // the picture is skipped with this reason in its turn
         }
     }
+    std::string_view end_of_file(std::uint64_t item) const override { return pictures_->file_name(item); }
     std::uint64_t note_hash(std::uint64_t item) const override { return pictures_->columns_hash(item); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         const auto decoder = decoders_.borrow();

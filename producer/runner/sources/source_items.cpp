@@ -62,6 +62,7 @@ class FirstItems final : public BatchSource {
     std::uint64_t items_of_the_whole() const override { return whole_->items(); }
     std::string origin(std::uint64_t item) const override { return whole_->origin(item); }
     std::string file(std::uint64_t item) const override { return whole_->file(item); }
+    std::string_view end_of_file(std::uint64_t item) const override { return whole_->end_of_file(item); }
     bool has_files() const override { return whole_->has_files(); }
     void load(std::uint64_t item, std::span<std::byte> row) override { whole_->load(item, row); }
 
@@ -92,6 +93,7 @@ class RenumberedSource final : public BatchSource {
     bool has_notes() const override { return source_->has_notes(); }
     std::string origin(std::uint64_t item) const override { return source_->origin(order_[item]); }
     std::string file(std::uint64_t item) const override { return source_->file(order_[item]); }
+    std::string_view end_of_file(std::uint64_t item) const override { return source_->end_of_file(order_[item]); }
     bool has_files() const override { return source_->has_files(); }
     void load(std::uint64_t item, std::span<std::byte> row) override {
         const std::span<const std::int64_t> now = source_->shape(order_[item]);

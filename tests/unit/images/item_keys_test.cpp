@@ -65,6 +65,19 @@ TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {
     EXPECT_EQ(make_item_keys(files), names);
 }
 
+// So many that several threads sort their hashes.
+TEST(ItemKeys, FewEqualOnesAreFoundAmongMillions) {
+    constexpr std::uint64_t kNames = 2'100'000;
+    StringList names;
+    for (std::uint64_t i = 0; i < kNames; ++i)
+        names.push_back((i % 2 == 0 ? "even/" : "odd/") + std::to_string(i == 7 ? kNames - 1 : i) + ".jpg");
+    const ItemKeys keys(std::move(names));
+    EXPECT_EQ(keys[6], "even/6");
+    EXPECT_EQ(keys[7], "odd/2099999.jpg");
+    EXPECT_EQ(keys[kNames - 1], "odd/2099999.jpg-2");
+    EXPECT_EQ(keys[kNames - 3], "odd/2099997");
+}
+
 TEST(ItemKeys, HiddenFilesKeepTheirNames) { EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg")); }
 
 TEST(ItemKeys, ReplaceUnprintableCharacters) {
@@ -142,7 +155,9 @@ TEST(ItemKeys, PillowsExtensionsOfReadableFormatsArePictures) {
         EXPECT_TRUE(has_image_extension("a." + extension)) << extension;
         EXPECT_EQ(without_image_extension("b/a." + extension), "b/a");
     }
-    for (const char* const name : {"a.txt", "a.jpgx", ".jpg", "jpe"}) EXPECT_FALSE(has_image_extension(name)) << name;
+    for (const char* const name :
+         {"a.txt", "a.jpgx", ".jpg", "jpe", "a/.png", "a.png/b", "a.png/", "png", "a.jpeg2", "."})
+        EXPECT_FALSE(has_image_extension(name)) << name;
 }
 
 }  // namespace

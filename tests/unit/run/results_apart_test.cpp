@@ -22,6 +22,10 @@ class Files final : public BatchSource {
     std::size_t max_key_bytes() const override { return 24; }
     std::string origin(std::uint64_t item) const override { return all_[item].second; }
     std::string file(std::uint64_t item) const override { return all_[item].second; }
+    std::string_view end_of_file(std::uint64_t item) const override {
+        const std::string_view file = all_[item].second;
+        return item % 2 == 0 ? file.substr(file.rfind('/')) : std::string_view();
+    }
     void load(std::uint64_t, std::span<std::byte>) override {}
 
   private:
