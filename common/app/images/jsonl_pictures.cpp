@@ -265,9 +265,9 @@ void JsonlPictures::take(const Line& line, std::string_view text) {
         const Entry entry = parse(text);
         const std::string path = path_of(entry.uri);
         if (entry.id)
-            if (const auto [found, fresh] = ids_.try_emplace(*entry.id, line.number); !fresh)
+            if (const auto other = ids_.add(*entry.id, names_.size(), [this](auto number) { return names_[number]; }))
                 throw UnreadableItem("its id '" + printable(*entry.id) + "' is also the id of line " +
-                                     std::to_string(found->second));
+                                     std::to_string(lines_[*other].number));
         names_.push_back(entry.id ? *entry.id : without_image_extension(path));
         const std::string columns = entry.columns.empty() ? std::string() : json_text(entry.columns);
         lines_.back().columns_hash = columns.empty() ? 0 : XXH3_64bits(columns.data(), columns.size());

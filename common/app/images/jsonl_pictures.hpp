@@ -8,6 +8,7 @@
 
 #include "common/app/images/picture_list.hpp"
 #include "common/base/files.hpp"
+#include "common/base/string_index.hpp"
 
 namespace offramp {
 
@@ -51,7 +52,7 @@ class JsonlPictures final : public PictureList {
     std::vector<Line> lines_;
     StringList names_;  // while reading: keys_ owns them then
     ItemKeys keys_;
-    std::unordered_map<std::string, std::uint64_t> ids_;       // while reading: each id's line
+    StringIndex ids_;                                          // while reading: by number of the picture
     std::unordered_map<std::uint64_t, std::string> unusable_;  // the reason, by picture
 };
 

@@ -267,13 +267,13 @@ void TextListing::add(std::uint64_t place, json&& row) {
                    "Give a column values of one type (null is allowed), or select other columns with --columns");
     }
     const TextRow taken = columns_.row_of(std::move(row));
-    const auto [other, is_new] = ids_.try_emplace(taken.id, place);
-    if (!is_new)
+    if (const auto other = rows_.add(taken.id, ids.size(), [this](auto number) { return ids[number]; }))
         refuse_row("its id '" + printable(utf8_prefix(taken.id, kShownBytes)) + "' is also the id of " + unit_ + " " +
-                       std::to_string(other->second),
+                       std::to_string(places_[*other]),
                    "Results are named by their ids: give each row its own, or name another column with --id-column");
     hashes.push_back(RowHashes::of(taken));
     ids.push_back(taken.id);
+    places_.push_back(place);
 }
 
 void TextListing::end() {
@@ -286,7 +286,8 @@ void TextListing::end() {
                        "Name some of them with --columns");
         }
     keys = ItemKeys(std::move(ids), NamesAre::Ids);
-    ids_ = {};
+    rows_ = {};
+    places_ = {};
 }
 
 }  // namespace offramp

@@ -13,6 +13,7 @@
 #include "common/app/images/picture_list.hpp"
 #include "common/app/settings/sections.hpp"
 #include "common/app/texts/text_table.hpp"
+#include "common/base/string_index.hpp"
 
 namespace offramp {
 
@@ -85,7 +86,8 @@ class TextListing {
 
     const TextColumns& columns_;
     const std::string unit_;
-    std::unordered_map<std::string, std::uint64_t> ids_;
+    StringIndex rows_;                   // by id, until end()
+    std::vector<std::uint64_t> places_;  // of the rows, until end()
     std::unordered_map<std::string, Seen> types_;
     std::unordered_set<std::string> names_;
 };

@@ -89,12 +89,11 @@ InputIndex::InputIndex(const InputSettings& config, std::string_view processor, 
         require_listed_rows(run_dir + "/" + run_files::kListedRows, *pictures_);
     numbers_.reserve(pictures_->size());
     for (std::uint64_t number = 0; number < pictures_->size(); ++number)
-        numbers_.emplace(pictures_->key(number), number);
+        numbers_.add(pictures_->key(number), number, [this](auto other) { return pictures_->key(other); });
 }
 
 std::optional<std::uint64_t> InputIndex::find(std::string_view key) const {
-    const auto found = numbers_.find(key);
-    return found == numbers_.end() ? std::nullopt : std::optional(found->second);
+    return numbers_.find(key, [this](auto number) { return pictures_->key(number); });
 }
 
 std::uint64_t InputIndex::number_of(std::string_view key) const {

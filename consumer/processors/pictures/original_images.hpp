@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "common/app/images/geometry.hpp"
 #include "common/app/images/image_decode.hpp"
 #include "common/app/images/picture_list.hpp"
 #include "common/app/settings/sections.hpp"
+#include "common/base/string_index.hpp"
 
 namespace offramp {
 
@@ -31,7 +31,7 @@ class InputIndex {
 
   private:
     std::unique_ptr<PictureList> pictures_;
-    std::unordered_map<std::string_view, std::uint64_t> numbers_;  // by the list's keys
+    StringIndex numbers_;  // by the list's keys
 };
 
 // True if a run's samples are made from pictures of its input.

@@ -20,7 +20,7 @@ InputColumns::InputColumns(const InputSettings& config, std::string_view process
     in_chunks_ = config.chunk_tokens > 0;
     texts_by_key_.reserve(texts_->size());
     for (std::uint64_t number = 0; number < texts_->size(); ++number)
-        texts_by_key_.emplace(texts_->key(number), number);
+        texts_by_key_.add(texts_->key(number), number, [this](auto other) { return texts_->key(other); });
 }
 
 std::optional<std::uint64_t> InputColumns::find(std::string_view key) const {
@@ -31,8 +31,7 @@ std::optional<std::uint64_t> InputColumns::find(std::string_view key) const {
         if (!chunk) return std::nullopt;
         key = chunk->text;
     }
-    const auto found = texts_by_key_.find(key);
-    return found == texts_by_key_.end() ? std::nullopt : std::optional(found->second);
+    return texts_by_key_.find(key, [this](auto number) { return texts_->key(number); });
 }
 
 BesideText InputColumns::at(std::uint64_t number) const {

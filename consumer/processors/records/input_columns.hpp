@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "common/app/texts/text_table.hpp"
+#include "common/base/string_index.hpp"
 #include "consumer/processors/pictures/original_images.hpp"
 
 namespace offramp {
@@ -42,7 +42,7 @@ class InputColumns {
     bool in_chunks_ = false;  // samples are chunks of texts, and have the texts' columns
     // The last text requested: its chunks follow each other, and a row may be long.
     mutable std::optional<std::pair<std::uint64_t, BesideText>> last_;
-    std::unordered_map<std::string_view, std::uint64_t> texts_by_key_;  // by the table's keys
+    StringIndex texts_by_key_;
 };
 
 // Returns nothing when the run's input cannot have columns; the input is then not listed. Errors: those of
