@@ -12,6 +12,7 @@ from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM,
 # From a file system without hard links.
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 READ_ONLY = (*NO_ROOM, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
+flushed_folders = set()  # identities of folders whose own names are on the disk, up to the root of the file system
 
 
 def put_once(path, value):
@@ -45,20 +46,36 @@ def write_temporary(path, content):
 def flush_names(folder):
     """Returns once the names in the folder are on the disk, and those of the folders above it on its file system."""
     folder = os.path.realpath(folder)
-    device = os.stat(folder).st_dev
-    while True:
-        inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(inside)
-        except OSError as problem:
-            if problem.errno not in (errno.EINVAL, errno.EROFS):  # else the file system cannot flush a folder
-                raise
-        finally:
-            os.close(inside)
+    flush_folder(folder)
+    flushed = []
+    while (inner := identity_of(folder)) not in flushed_folders:
         above = os.path.dirname(folder)
-        if above == folder or os.stat(above).st_dev != device or not os.access(above, os.R_OK):
-            return
+        if above == folder or identity_of(above)[0] != inner[0] or not os.access(above, os.R_OK):
+            break
+        try:
+            flush_folder(above)
+        except OSError as problem:
+            if problem.errno != errno.EROFS:  # else its names are older than this command
+                raise
+        flushed.append(inner)
         folder = above
+    flushed_folders.update(flushed)
+
+
+def flush_folder(folder):
+    inside = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(inside)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # else the file system cannot flush a folder
+            raise
+    finally:
+        os.close(inside)
+
+
+def identity_of(folder):
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
 
 
 def link(temporary, path):

@@ -80,6 +80,50 @@ class InAFolder(unittest.TestCase):
         return str(caught.exception)
 
 
+class FlushedNames(InAFolder):
+    """Whether names are on the disk, by the flushes of folders."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.folder.resolve()
+        self.inner = self.folder / "a" / "b"
+        self.inner.mkdir(parents=True)
+        known = mock.patch.object(job_files, "flushed_folders", set())
+        known.start()
+        self.addCleanup(known.stop)
+
+    def flushed(self, failing=None, problem=0):
+        """Flushes the inner folder's names. Returns the folders that were flushed."""
+        found = []
+
+        def fsync(folder):
+            path = pathlib.Path(os.readlink(f"/proc/self/fd/{folder}"))
+            if failing in (path, "all"):
+                raise OSError(problem, os.strerror(problem))
+            found.append(path)
+
+        with mock.patch("os.fsync", fsync):
+            job_files.flush_names(self.inner)
+        return found
+
+    def test_folders_above_are_flushed_once(self):
+        self.assertEqual(self.flushed()[:3], [self.inner, self.inner.parent, self.folder])
+        self.assertEqual(self.flushed(), [self.inner])
+
+    def test_a_failed_flush_is_repeated(self):
+        with self.assertRaises(OSError):
+            self.flushed(self.folder, errno.EIO)
+        self.assertIn(self.folder, self.flushed())
+
+    def test_a_file_system_may_be_unable_to_flush_a_folder(self):
+        self.assertEqual(self.flushed("all", errno.EINVAL), [])
+
+    def test_only_a_folder_above_may_be_read_only(self):
+        self.assertIn(self.inner, self.flushed(self.folder, errno.EROFS))
+        with self.assertRaises(OSError):
+            self.flushed(self.inner, errno.EROFS)
+
+
 class PutOnceTest(InAFolder):
     def test_one_of_many_concurrent_writers_wins(self):
         path = self.folder / "record.json"
