@@ -1,6 +1,8 @@
 """A killed loop resumes with resume=True: results equal an undisturbed run, and other work is refused."""
 
 import concurrent.futures
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -351,6 +353,21 @@ class Pending(unittest.TestCase):
         self.assertEqual([Done(0, 1000, 7), Done(2000 + 4 * number, 2001 + 4 * number, 1)], [kept[0], kept[-1]])
         self.assertEqual(kept, sorted(kept))
         self.assertIsNone(done.around(2000))
+
+    def test_a_durable_checkpoint_accepts_folders_that_cannot_be_flushed(self):
+        fsync = os.fsync
+
+        def flush(file):
+            if os.path.isdir(f"/proc/self/fd/{file}"):
+                raise OSError(problem, os.strerror(problem))
+            fsync(file)
+
+        for problem, refused in ((errno.EINVAL, False), (errno.EIO, True), (errno.EROFS, True)):
+            checkpoint = Checkpoint(self.folder, {"identity": "a"}, "work", False, durable=True)
+            with self.subTest(errno.errorcode[problem]), unittest.mock.patch("os.fsync", flush):
+                with self.assertRaises(offramp.CannotWrite) if refused else contextlib.nullcontext():
+                    checkpoint.begin(in_place=True)
+            checkpoint.close()
 
     def test_a_replacing_folder_gets_no_checkpoint(self):
         for how in ("appended", "rewritten"):

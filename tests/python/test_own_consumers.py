@@ -13,7 +13,7 @@ import unittest.mock
 
 import offramp
 from loops import BATCHES, POST, ROWS, Loops, processes_of, results
-from offramp._consumers import flags_of, in_python, final_messages
+from offramp._consumers import flags_of, final_messages, in_python, is_durable
 from offramp._keys import KeysBefore
 from offramp._library import library
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
@@ -686,6 +686,19 @@ class Refused(Loops):
             with self.subTest(options), self.assertRaisesRegex(offramp.BadArgument, text):
                 offramp.Egress(**options)
         self.assertFalse(pathlib.Path(out).exists())
+
+    def test_whether_results_are_durable(self):
+        for given, exported, durable in (
+            ({}, None, False),
+            ({}, "true", True),
+            ({}, "false", False),
+            ({"durable": True}, None, True),
+            ({"--durable": "1"}, "false", True),
+            ({"durable": False}, "true", False),
+        ):
+            environment = {"OFFRAMP_DURABLE": exported} if exported else {}
+            with self.subTest(given, exported=exported), unittest.mock.patch.dict(os.environ, environment):
+                self.assertEqual(is_durable(given), durable)
 
     def test_flags_and_words(self):
         import numpy

@@ -17,6 +17,7 @@ import bisect
 import collections
 import contextlib
 import ctypes
+import errno
 import fcntl
 import hashlib
 import io
@@ -43,6 +44,15 @@ def failpoint(name: str) -> None:
     """A point at which tests can kill the loop, as in common/base/failpoint.hpp. No effect outside tests."""
     if _failpoint_hook is not None:
         _failpoint_hook(name.encode())
+
+
+def flush_folder(folder: int) -> None:
+    """Returns once the names in the open folder are on the disk. Accepts a file system that cannot flush a folder."""
+    try:
+        os.fsync(folder)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:
+            raise
 
 
 class Done(NamedTuple):
@@ -409,7 +419,7 @@ class Checkpoint:
                 os.replace(partial, name, src_dir_fd=inside, dst_dir_fd=inside)
                 failpoint("checkpoint.replaced")
                 if self._durable:
-                    os.fsync(inside)
+                    flush_folder(inside)
                 return file
             except BaseException:
                 file.close()
