@@ -15,6 +15,7 @@
 #include <random>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
@@ -34,8 +35,8 @@ UniqueFd make_temporary(const std::string& path, mode_t mode) {
 
 constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 
-// EINVAL and EROFS: the file system cannot flush a folder, and there is no alternative.
-bool is_flushed(const UniqueFd& folder) { return ::fsync(folder.get()) == 0 || errno == EINVAL || errno == EROFS; }
+// EINVAL: the file system cannot flush a folder, and there is no alternative.
+bool is_flushed(const UniqueFd& folder) { return ::fsync(folder.get()) == 0 || errno == EINVAL; }
 
 // False at the root of a file system.
 bool is_inside(const UniqueFd& inner, const UniqueFd& outer) {
@@ -57,10 +58,10 @@ class FlushedFolders {
         const std::lock_guard lock(mutex_);
         return known_.contains(identity) ? std::nullopt : std::optional(identity);
     }
-    void add(Identity folder) {
+    void add(const std::vector<Identity>& folders) {
         const std::lock_guard lock(mutex_);
         if (known_.size() >= kMostFolders) known_.clear();
-        known_.insert(folder);
+        known_.insert(folders.begin(), folders.end());
     }
 
   private:
@@ -152,18 +153,22 @@ bool WholeFile::put_in_place_if_none() {
     return is_there;
 }
 
-void WholeFile::flush_name() {
-    const std::string folder = std::filesystem::path(path_).parent_path().string();
+void WholeFile::flush_name() { flush_names(std::filesystem::path(path_).parent_path().string(), failure_); }
+
+void flush_names(const std::string& folder, const WriteFailure& failure) {
     UniqueFd inner(::open(folder.empty() ? "." : folder.c_str(), kFolder));
-    if (!inner || !is_flushed(inner)) throw failure_(errno);
+    if (!inner || !is_flushed(inner)) throw failure(errno);
     // Another process may have made a folder above, and died before it flushed that name.
+    std::vector<FlushedFolders::Identity> flushed;
     while (const auto unflushed = flushed_folders().unknown(inner)) {
         UniqueFd outer(::openat(inner.get(), "..", kFolder));
-        if (!outer || !is_inside(inner, outer)) return;
-        if (!is_flushed(outer)) throw failure_(errno);
-        flushed_folders().add(*unflushed);
+        if (!outer && errno != EACCES && errno != EPERM) throw failure(errno);
+        if (!outer || !is_inside(inner, outer)) break;
+        if (!is_flushed(outer) && errno != EROFS) throw failure(errno);
+        flushed.push_back(*unflushed);
         inner = std::move(outer);
     }
+    flushed_folders().add(flushed);
 }
 
 RegularFile::RegularFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {

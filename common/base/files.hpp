@@ -62,6 +62,10 @@ class WholeFile {
     UniqueFd file_;
 };
 
+// Returns once the names in the folder are on the disk, and those of the folders above it. Accepts a file system that
+// cannot flush a folder. Thread: any. Blocks: on the disk. Errors: throws the result of `failure`.
+void flush_names(const std::string& folder, const WriteFailure& failure);
+
 // The failures that a committed result and its record survive.
 enum class Durability {
     Process,   // the death of every process

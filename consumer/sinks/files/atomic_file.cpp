@@ -176,17 +176,8 @@ void replace_file(const std::string& whole, const std::string& path) {
 }
 
 void flush_folder(const std::string& folder) {
-    const std::string opened = folder.empty() ? "." : HeldOutput::through(folder);
-    const UniqueFd fd(::open(opened.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!fd || ::fsync(fd.get()) != 0) throw write_error("flushing the folder " + folder, errno);
-}
-
-void remove_file(const std::string& path, Durability durability) {
-    if (::unlink(HeldOutput::through(path).c_str()) == 0) {
-        if (durability == Durability::PowerCut) flush_folder(fs::path(path).parent_path().string());
-    } else if (errno != ENOENT && errno != ENOTDIR) {
-        throw write_error("removing " + path, errno);
-    }
+    flush_names(HeldOutput::through(folder),
+                [&folder](int problem) { return write_error("flushing the folder " + folder, problem); });
 }
 
 void make_folder_of_results(const std::string& folder) { make_folder(folder); }

@@ -54,11 +54,8 @@ void write_atomically(const std::string& path, std::span<const std::byte> bytes,
 // Renames `whole`, a complete file, to `path`, and replaces an existing one.
 void replace_file(const std::string& whole, const std::string& path);
 
-// Returns once the names in the folder are on the disk.
+// As flush_names(), for a folder of results.
 void flush_folder(const std::string& folder);
-
-// Removes a file, if it exists. With PowerCut, its name is gone from the disk when this returns.
-void remove_file(const std::string& path, Durability durability);
 
 // Creates the folder and its parents if they are missing; in a held output, only folders below the held one
 // (HeldOutput). Errors: as for AtomicFile.

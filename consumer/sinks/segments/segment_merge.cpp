@@ -197,6 +197,13 @@ void remove_folders_if_empty(const fs::path& pending) {
 }
 
 // After a power cut, segments that come back would look as if they had not been merged.
+void flush_removals(fs::path pending, Durability durability) {
+    if (durability != Durability::PowerCut) return;
+    std::error_code failure;
+    while (!pending.empty() && !fs::exists(pending, failure)) pending = pending.parent_path();
+    flush_folder(pending.string());
+}
+
 void remove_merged(const fs::path& pending, const std::vector<Segment>& segments, Durability durability) {
     for (const Segment& segment : segments) {
         std::error_code failure;
@@ -204,9 +211,7 @@ void remove_merged(const fs::path& pending, const std::vector<Segment>& segments
         if (failure) throw write_error("removing the merged segment " + segment.path, failure.value());
     }
     remove_folders_if_empty(pending);
-    fs::path left = pending;
-    while (!fs::exists(left)) left = left.parent_path();
-    if (durability == Durability::PowerCut) flush_folder(left.string());
+    flush_removals(pending, durability);
 }
 
 namespace fs = std::filesystem;
@@ -315,6 +320,9 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
     MergeOutcome outcome{.segments = segments.size()};
     if (segments.empty()) {
         remove_folders_if_empty(pending);
+        std::error_code unknown;
+        // An earlier merge may have died before it flushed the removals.
+        if (fs::exists(output_file, unknown)) flush_removals(pending, durability);
         return outcome;
     }
     const std::vector<Segment> merged = segments;
@@ -330,14 +338,6 @@ MergeOutcome merge_segments(const std::string& folder, std::string_view name, co
     fs::remove(previous, failure);
     remove_merged(pending, merged, durability);
     return outcome;
-}
-
-void remove_segments(const std::string& folder, std::string_view name) {
-    const fs::path pending = segment_folder(folder, name);
-    std::error_code failure;
-    fs::remove_all(pending, failure);
-    if (failure) throw write_error("removing the segments in " + pending.string(), failure.value());
-    fs::remove(pending.parent_path(), failure);  // stays if other series remain
 }
 
 bool has_segments(const std::string& folder, std::string_view name) {

@@ -61,7 +61,6 @@ SegmentRecord record_at(RecordFile& file, std::uint64_t begin, const SegmentForm
 // ProtocolError, with the name, for a damaged one.
 MergeOutcome merge_segments(const std::string& folder, std::string_view name, const std::string& output_file,
                             Durability durability = Durability::Process, const SegmentForm& form = lines_form());
-void remove_segments(const std::string& folder, std::string_view name);
 bool has_segments(const std::string& folder, std::string_view name);
 
 // The folder of a job's shard, and the range of items whose results count.

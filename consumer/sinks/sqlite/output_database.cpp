@@ -266,7 +266,8 @@ OutputDatabase::OutputDatabase(std::string folder, std::string name, std::string
 
 void OutputDatabase::open() {
     if (!is_there(path_) && is_there(mark_)) fail_table_removed(path_, mark_);
-    make_folder_of_results(fs::path(path_).parent_path().string());
+    const std::string folder = fs::path(path_).parent_path().string();
+    make_folder_of_results(folder);
     if (is_there(path_)) require_file_not_older(path_, mark_);
     database_.emplace(path_, durability_);
     database_->leave_log_at_the_end();
@@ -283,9 +284,12 @@ void OutputDatabase::open() {
         database_->execute(schema_.c_str());
     });
     number_ = own_number_of(*database_);
-    if (is_there(mark_)) return;
-    const std::string text = Mark::text_of(number_, {});
-    write_atomically(mark_, std::as_bytes(std::span(text)), durability_);
+    if (!is_there(mark_)) {
+        const std::string text = Mark::text_of(number_, {});
+        write_atomically(mark_, std::as_bytes(std::span(text)), durability_);
+    } else if (durability_ == Durability::PowerCut) {
+        flush_folder(folder);  // the mark's writer may have died before it flushed the names
+    }
 }
 
 void OutputDatabase::transact(const std::function<void(SqliteDatabase&)>& work) {
@@ -356,8 +360,8 @@ bool has_database(const std::string& folder, const std::string& name) {
 }
 
 // Removes a previous database's log before replacing the database, because SQLite would read it into the new one. After
-// a kill in between, this function runs again before either is opened. The database moves last: while it is in `next`,
-// the move is unfinished.
+// a kill or a power cut in between, this function runs again before either is opened. The database moves last: while it
+// is in `next`, the move is unfinished.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name) {
     const std::string from = path_of(next, name), to = path_of(folder, name);
     const std::string mark = mark_of(next, name);
@@ -371,13 +375,16 @@ bool put_database_in_place(const std::string& next, const std::string& folder, c
                     "database " + from + " is open in another program, and cannot replace " + to,
                     "End that program, and continue with --resume");
     require_replaceable(folder, name);
+    bool had_log = false;
     for (const std::string& log : logs_of(to)) {
         std::error_code failure;
-        fs::remove(log, failure);
+        had_log |= fs::remove(log, failure);
         if (failure) throw write_error("removing " + log, failure.value());
     }
+    if (had_log) flush_folder(folder);
     if (is_there(mark)) replace_file(mark, mark_of(folder, name));
     replace_file(from, to);
+    flush_folder(folder);
     return true;
 }
 

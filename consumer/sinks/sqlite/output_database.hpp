@@ -67,9 +67,9 @@ void require_replaceable(const std::string& folder, const std::string& name);
 // True if anything is in the place of a new database, even the remains of a dead one.
 bool has_database(const std::string& folder, const std::string& name);
 // Moves the finished database of `next` into `folder`, where it replaces an existing one. May be killed and called
-// again. Returns whether a database was moved. Errors: those of require_replaceable(), before anything is replaced;
-// Error with SinkUnavailable when the database was removed, or another process still has it open; SystemError with
-// CannotWrite.
+// again. Returns whether a database was moved, once its name is on the disk. Errors: those of require_replaceable(),
+// before anything is replaced; Error with SinkUnavailable when the database was removed, or another process still has
+// it open; SystemError with CannotWrite.
 bool put_database_in_place(const std::string& next, const std::string& folder, const std::string& name);
 
 }  // namespace offramp

@@ -25,7 +25,7 @@ FuzzTarget make_segment() {
             expect(std::string_view(refused.what()).find("damaged") != std::string_view::npos,
                    "a refusal names what is damaged");
         }
-        remove_segments(folder->path(), "series");
+        std::filesystem::remove_all(folder->path() + "/.offramp-segments");
         std::filesystem::remove(folder->path() + "/series.tsv");
     };
     return {feed,

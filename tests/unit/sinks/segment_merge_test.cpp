@@ -245,18 +245,6 @@ TEST(MergeSegments, AnInterruptedRemovalLosesNothing) {
     EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 6)}}));
 }
 
-TEST(RemoveSegments, RemovesThemAndKeepsOtherFiles) {
-    const ScratchFolder folder;
-    deliver(folder.path(), 0, 3);
-    merge(folder.path());
-    deliver(folder.path(), 3, 6);
-    EXPECT_TRUE(has_segments(folder.path(), "series"));
-    std::ofstream(folder.path() + "/mask.png") << "another file";
-    for (int i = 0; i < 2; ++i) remove_segments(folder.path(), "series");
-    EXPECT_FALSE(has_segments(folder.path(), "series"));
-    EXPECT_EQ(read_tree(folder.path()), (Tree{{"all.tsv", expected_lines(0, 3)}, {"mask.png", "another file"}}));
-}
-
 TEST(SegmentFile, LeavesNothingWithoutLines) {
     const ScratchFolder folder;
     SegmentFile segment(folder.path(), "series");
