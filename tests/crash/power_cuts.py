@@ -3,11 +3,12 @@ Cuts the power: records what a run does to its output folder, rebuilds what the 
 step, and resumes the run from there.
 
     python3 -m tests.crash.power_cuts [KIND...]                  40 states of each kind of results
-    python3 -m tests.crash.power_cuts --states 1000 --seed 7     more, and the choices of an earlier run
+    python3 -m tests.crash.power_cuts --states 1000 --seed 7     more
+    python3 -m tests.crash.power_cuts --recording FOLDER --seed 7   a failure again: that recording, these choices
 
-tests/support/recorded_disk.py describes what a disk may lose. Every rebuilt state is examined; --states of them are
-also resumed. With --durable no finished result may be lost; without it, only those that the checkpoint counts as
-done.
+tests/support/recorded_disk.py describes what a disk may lose. --states of the rebuilt states are resumed. With
+--durable every state is also examined: no finished result may be lost. Without it, a resumed run may lack only results
+that the checkpoint counts as done, or is refused.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import pathlib
 import random
 import re
 import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -92,6 +94,11 @@ class CutWorld(World):
         """The state of a disk that was at `root`."""
         return state
 
+    def note(self, durable, made):
+        """Describes the recording in its folder. `made`: the folder with the kind's files."""
+        notes = {"kind": self.kind.name, "durable": durable, "made": str(made)}
+        (self.folder / "recording.json").write_text(json.dumps(notes))
+
     def has_failed(self):
         """What is wrong with a run that ended with 0."""
         samples = self.summary()["samples"]
@@ -133,6 +140,16 @@ class CutJob(CutWorld, JobWorld):
         return self.printed
 
 
+class CutPartialJob(CutJob):
+    """The first of two shards, merged."""
+
+    def call_all(self, resumes):
+        self.init(2)
+        self.call("shard", "--job", self.job, "--index", 0)
+        code, self.printed = self.merge("--partial")
+        return code
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A kind of results, and the run that makes it."""
@@ -143,10 +160,16 @@ class Kind:
     world: type = CutWorld
     environment: dict = dataclasses.field(default_factory=dict)
     refusals: tuple = REFUSALS
+    failed: int = 73  # exit code after an operation of the disk that failed
+    made: pathlib.Path | None = None  # folder with its files
 
 
 def kinds(folder):
     """The kinds of results. `folder` gets the files that they need."""
+    return {kind.name: dataclasses.replace(kind, made=folder) for kind in kinds_in(folder)}
+
+
+def kinds_in(folder):
     found = [
         Kind(
             "samples",
@@ -170,13 +193,14 @@ def kinds(folder):
             (*COPY, *"--processor checksum,records,npy --copy-outputs 48 --batch 4 --batches 4".split()),
             16,
             CutJob,
+            failed=75,  # a shard's host may be the reason: another may succeed
         ),
     ]
     if importlib.util.find_spec("numpy"):
         found.append(loop_in(folder))
     if importlib.util.find_spec("torch") and (BIN.parent / "lib" / "libofframp_models.so").exists():
         found.append(tiles_in(folder))
-    return {kind.name: kind for kind in found}
+    return found
 
 
 def loop_in(folder):
@@ -190,6 +214,7 @@ def loop_in(folder):
         24,
         environment={"OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so")},
         refusals=(*REFUSALS, 1),  # of an exception
+        failed=1,
     )
 
 
@@ -245,13 +270,19 @@ class Cut:
 
 
 class Recorded:
-    """One undisturbed run, recorded."""
+    """One undisturbed run, recorded, or a kept recording."""
 
-    def __init__(self, kind, durable):
+    def __init__(self, kind, durable, kept=None):
         self.kind, self.durable = kind, durable
         self.world = kind.world(kind, durable)
-        code = self.world.record()
-        assert code == 0, self.world.logs()
+        self.is_kept = kept is not None
+        if kept:
+            shutil.rmtree(self.world.folder)
+            self.world.folder, self.world.disk, self.world.log = kept, kept / "disk", kept / "recorded"
+        else:
+            self.world.note(durable, kind.made)
+            code = self.world.record()
+            assert code == 0, self.world.logs()
         self.real = tree(self.world.disk)
         self.wanted = results_of(self.real)
         self.series = set(items_of(self.real))
@@ -365,11 +396,19 @@ ENDINGS = (".png", ".npy", ".tsv", ".jsonl", ".sqlite")
 LINE = re.compile(rb'^(?:\{"item":)?(\d+)[,\t]', re.M)
 
 
-def items_of(state):
-    """{result: its items} of the results in the state, of runs whose keys are item numbers."""
+SHARDS = "output/.offramp-shards/"
+
+
+def items_of(state, below="output/"):
+    """
+    {result: its items} of the results below a folder, of runs whose keys are item numbers. Those in the folders of a
+    job's shards do not count as results of the job.
+    """
     found = collections.defaultdict(set)
     for path, content in state.items():
-        if content is None or not path.startswith("output/") or not path.endswith(ENDINGS):
+        if content is None or not path.startswith(below) or not path.endswith(ENDINGS):
+            continue
+        if path.startswith(SHARDS) and not below.startswith(SHARDS):
             continue
         name = pathlib.PurePath(path)
         if name.suffix in (".png", ".npy") and is_result(path):
@@ -390,6 +429,20 @@ def items_of(state):
 # --- what is promised ---
 
 
+def lost_results(recorded, state):
+    """Items that a checkpoint or a shard's record counts as done, without their results in its folder."""
+    wrong = []
+    for path in [path for path in state if path.endswith(CHECKPOINTS) or path.startswith("job/done/")]:
+        done = done_in({path: state[path]})
+        # A shard's results are in its own folder until they are merged.
+        folder = SHARDS if path.startswith("job/done/") else path[: path.rfind("/") + 1]
+        made = [items_of(state, each) for each in {folder, "output/" if folder.startswith(SHARDS) else folder}]
+        for series in sorted(recorded.series):
+            if lost := sorted(done.difference(*(each[series] for each in made))):
+                wrong.append(f"done by {path}, but without {series}: items {lost}")
+    return wrong
+
+
 def examine(recorded, state):
     """What is wrong with a state of a durable run, without a resumed run."""
     wrong = []
@@ -398,12 +451,7 @@ def examine(recorded, state):
             wrong.append(f"{path} is {content}")
         elif isinstance(content, bytes) and content != recorded.wanted.get(path):
             wrong.append(f"{path} is half-written")
-    if recorded.kind.items:
-        done, made = done_in(state), items_of(state)
-        for series in sorted(recorded.series):
-            if lost := sorted(done - made[series]):
-                wrong.append(f"done by the checkpoint, but without {series}: items {lost}")
-    return wrong
+    return wrong + (lost_results(recorded, state) if recorded.kind.items else [])
 
 
 def examine_end(recorded):
@@ -511,19 +559,28 @@ class Tally:
     refused: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     failures: list = dataclasses.field(default_factory=list)
 
+    def fail(self, recorded, text):
+        """Notes a failure, and keeps the recording."""
+        kept = "" if recorded.is_kept else f"\nThe recording is kept: --recording {recorded.world.folder}"
+        recorded.is_kept = True
+        self.failures.append(text + kept)
+
 
 class Cuts:
     """All states of one recorded run. Use as a context."""
 
-    def __init__(self, kind, durable, seed):
-        self.recorded = Recorded(kind, durable)
+    def __init__(self, kind, durable, seed, kept=None):
+        self.recorded = Recorded(kind, durable, kept)
         self.seed = seed
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        self.recorded.world.__exit__(*exception)
+        if self.recorded.is_kept:
+            self.recorded.world.kill_everything()
+        else:
+            self.recorded.world.__exit__(*exception)
 
     def states(self, most):
         """The cuts with different states, of at most `most` random ones."""
@@ -539,15 +596,19 @@ class Cuts:
                 yield cut, state
 
     def examine(self, tally, most=None):
-        """Examines the states, or at most `most` of them. Returns the cuts."""
+        """Examines the states of a durable run, or at most `most` of them. Returns the cuts, of other runs too."""
         found = []
         for cut, state in self.states(most):
             found.append(cut)
+            if not self.recorded.durable:
+                continue
             tally.examined += 1
-            if self.recorded.durable and (wrong := examine(self.recorded, state)):
-                tally.failures.append(f"{self.recorded.describe(cut)}: {'; '.join(wrong[:5])}")
+            if wrong := examine(self.recorded, state):
+                tally.fail(self.recorded, f"{self.recorded.describe(cut)}: {'; '.join(wrong[:5])}")
         if self.recorded.durable and (wrong := examine_end(self.recorded)):
-            tally.failures.append(f"{self.recorded.kind.name} with --durable, cut at the end: {'; '.join(wrong[:5])}")
+            tally.fail(
+                self.recorded, f"{self.recorded.kind.name} with --durable, cut at the end: {'; '.join(wrong[:5])}"
+            )
         return found
 
     def some(self, cuts, count):
@@ -575,7 +636,7 @@ def resume_all(chosen, tally):
             if code != 0:
                 tally.refused[f"{code}: {last_error(log)}"] += 1
             if wrong:
-                tally.failures.append(f"{recorded.describe(cut)}: {'; '.join(wrong[:5])}\n{log[-1500:]}")
+                tally.fail(recorded, f"{recorded.describe(cut)}: {'; '.join(wrong[:5])}\n{log[-1500:]}")
 
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         list(pool.map(one, *zip(*chosen)))
@@ -616,16 +677,16 @@ def fail(recorded, order):
             return None, [], world.logs()
         log, wrong = world.logs(), []
         state = tree(world.disk)
-        if code not in (0, *kind.refusals):
+        if code not in (0, kind.failed):
             wrong.append(f"exit code {code}")
         if code != 0 and "Input/output error" not in log and "I/O error" not in log:
             wrong.append(f"exit code {code} without the reason")
         if kind.items:
-            made = items_of(state)
-            for series in sorted(recorded.series):
-                if lost := sorted(done_in(state) - made[series]):
-                    wrong.append(f"done by the checkpoint, but without {series}: items {lost}")
-        if code == 0 and not world.has_failed():
+            recording = Recording(world.disk, world.log)
+            on_disk = recording.state(len(recording.steps), CHOICES["nothing"])
+            wrong += lost_results(recorded, state) + lost_results(recorded, rebooted(on_disk))
+        if code == 0:
+            wrong += [failed] if (failed := world.has_failed()) else []
             wrong += compare(recorded, state, state)
         again = world.call_all(resumes=True)
         if again != 0:
@@ -655,23 +716,31 @@ def main():
     parser.add_argument("--states", type=int, default=40, help="states of each kind that are resumed [40]")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--durable", choices=("yes", "no", "both"), default="both")
+    parser.add_argument("--recording", type=pathlib.Path, metavar="FOLDER", help="that a failure has kept")
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
-    failed = 0
-    with tempfile.TemporaryDirectory(prefix="offramp-cuts-") as folder:
-        for name, kind in kinds(pathlib.Path(folder)).items():
+    failed, made = 0, None
+    if given.recording:
+        notes = json.loads((given.recording / "recording.json").read_text())
+        given.kinds, given.durable, made = [notes["kind"]], "yes" if notes["durable"] else "no", notes["made"]
+    with contextlib.ExitStack() as stack:
+        if made is None:
+            made = tempfile.mkdtemp(prefix="offramp-cuts-")
+        pathlib.Path(made).mkdir(exist_ok=True)
+        stack.callback(shutil.rmtree, made)
+        for name, kind in kinds(pathlib.Path(made)).items():
             if given.kinds and name not in given.kinds:
                 continue
             for durable in (True, False):
                 if given.durable not in ("both", "yes" if durable else "no"):
                     continue
                 tally = Tally()
-                with Cuts(kind, durable, given.seed) as cuts:
+                with Cuts(kind, durable, given.seed, given.recording) as cuts:
                     if differences := cuts.recorded.differences():
-                        tally.failures.append(f"the recorder missed {sorted(differences)}")
+                        tally.fail(cuts.recorded, f"the recorder missed {sorted(differences)}")
                     resume_all(cuts.some(cuts.examine(tally), given.states), tally)
                 print(
-                    f"{name} {'with' if durable else 'without'} --durable: {tally.examined} states, {tally.resumed} resumed, "
+                    f"{name} {'with' if durable else 'without'} --durable: {tally.examined} states examined, {tally.resumed} resumed, "
                     f"{len(tally.failures)} wrong",
                     flush=True,
                 )

@@ -1,19 +1,21 @@
 """No power cut takes what is promised to stay, and no failed operation of the disk goes unnoticed."""
 
 import contextlib
+import dataclasses
 import pathlib
 import random
 import tempfile
 import unittest
 import unittest.mock
 
-from tests.crash.power_cuts import Cut, Cuts, Tally, examine, examine_end, fail_all, kinds, resume_all
+from tests.crash.power_cuts import Cut, CutPartialJob, Cuts, Tally, examine, examine_end, fail_all, kinds, resume_all
 from tests.support.recorded_disk import Kind
 
 # How many states of each kind are resumed, with --durable and without.
 STATES = {"samples": (8, 5), "rows": (7, 5), "job": (3, 3), "loop": (4, 2), "tiles": (3, 2)}
 EXAMINED = 120  # states of each
-# Flushes without which a run with --durable loses results: of the files, and of the names in their folder.
+# Flushes without which a run with --durable loses results: of the files, and of the names in their folder. "last": only
+# the last flush of a path.
 FLUSHES = {
     "the checkpoint": ("samples", "output/.offramp-checkpoint"),
     "files": ("samples", "output/npy/.offramp-tmp-*"),
@@ -21,7 +23,12 @@ FLUSHES = {
     "names of folders": ("samples", "output"),
     "segments": ("samples", "output/mask-rle/.offramp-segments/*"),
     "the database's log": ("rows", "*.sqlite-wal"),
+    "a removed journal": ("rows", "last output/embeddings-sqlite"),
+    "removed segments": ("samples", "last output/mask-rle"),
+    "the loop's checkpoint": ("loop", "output/.offramp-egress"),
     "a job's records": ("job", "job/done*"),
+    "joined files": ("job", "output/checksum"),
+    "a joined database": ("job", "output/records"),
 }
 
 
@@ -71,12 +78,38 @@ class PowerCuts(unittest.TestCase):
 
     def test_a_forgotten_flush_is_found(self):
         for what, (kind, paths) in FLUSHES.items():
+            if kind not in self.kinds:
+                continue
             with self.subTest(flush=what):
-                recorded = self.recorded[kind, True].recorded.forgetting(paths)
-                found = examine_end(recorded) or any(
-                    examine(recorded, recorded.state(Cut(at, "nothing"))) for at in recorded.recording.cuts()
-                )
-                self.assertTrue(found, "nothing was lost without this flush")
+                self.assertTrue(self.lost_without(self.recorded[kind, True].recorded, paths), "nothing was lost")
+
+    def lost_without(self, recorded, paths):
+        recorded = recorded.forgetting(paths)
+        return examine_end(recorded) or any(
+            examine(recorded, recorded.state(Cut(at, "nothing"))) for at in recorded.recording.cuts()
+        )
+
+    def test_a_partly_merged_job_is_on_the_disk(self):
+        kind = dataclasses.replace(self.kinds["job"], world=CutPartialJob, items=8)
+        tally = Tally()
+        with Cuts(kind, True, self.seed) as cuts:
+            cuts.examine(tally, EXAMINED)
+            self.assertEqual(tally.failures, [], f"seed {self.seed}")
+            for what in ("joined files", "a joined database"):
+                self.assertTrue(self.lost_without(cuts.recorded, FLUSHES[what][1]), what)
+
+    def test_a_checkpoint_line_that_is_there_in_part_is_among_the_states(self):
+        for kind, name in (("samples", ".offramp-checkpoint"), ("loop", ".offramp-egress")):
+            if kind not in self.kinds:
+                continue
+            recorded = self.recorded[kind, True].recorded
+            states = [
+                recorded.state(Cut(at, "names and sizes without bytes"))
+                for at in recorded.recording.cuts_before_flushes()
+            ]
+            checkpoints = {state.get(f"output/{name}") for state in states}
+            with self.subTest(kind=kind):
+                self.assertTrue(any(text and not text.endswith(b"\n") for text in checkpoints), checkpoints)
 
     def test_a_failed_operation_is_reported_and_counts_nothing_as_done(self):
         outcomes = fail_all(cuts.recorded for (_, durable), cuts in self.recorded.items() if durable)

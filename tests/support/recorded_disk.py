@@ -3,7 +3,8 @@ What programs do to the files below a folder, recorded by support/disk_recorder,
 
 The model is that of ALICE (Pillai et al., OSDI 2014) for a file system that promises no more than POSIX: an operation
 is on the disk once its file (bytes and size) or its folder (names) was flushed afterwards. Any part of the other
-operations may be there, writes in blocks of 4096 bytes.
+operations may be there: of a write each sector of 512 bytes, of a rename between two folders each name. After a flush
+that failed, no later one covers what was written before it.
 """
 
 import bisect
@@ -14,7 +15,7 @@ import os
 import pathlib
 import struct
 
-BLOCK = 4096
+SECTOR = 512
 HEADER = struct.Struct("<IIQQQQQII")
 NEVER = 1 << 62
 ROOT = "OFFRAMP_TEST_DISK_ROOT"
@@ -33,12 +34,13 @@ class Kind(enum.IntEnum):
     MAKE_FOLDER = 10
     FLUSH_ALL = 11
     MAP = 12
+    FLUSH_FAILED = 13
 
 
 OF_FILES = (Kind.WRITE, Kind.SET_SIZE, Kind.PUNCH)
 OF_FOLDERS = (Kind.CREATE, Kind.LINK, Kind.RENAME, Kind.REMOVE, Kind.MAKE_FOLDER)
 FLUSHES = (Kind.FLUSH, Kind.FLUSH_FOLDER, Kind.FLUSH_ALL)
-# After these, a cut may leave something new that matters.
+# After these, and before a flush, a cut may leave something new that matters.
 CUTS = (*FLUSHES, Kind.LINK, Kind.RENAME, Kind.REMOVE, Kind.MAKE_FOLDER)
 
 
@@ -49,8 +51,7 @@ class Step:
     path: str  # of the file at this time, relative to the root
     folder: int = 0  # that gets or loses a name
     name: str = ""
-    source: int = 0  # folder of a rename's source
-    source_name: str = ""
+    source_name: str = ""  # that a rename removes from the folder
     at: int = 0
     length: int = 0
     data: bytes = b""
@@ -68,7 +69,7 @@ def environment(library, root, log):
 class Recording:
     """
     The steps of one or more programs. `forgotten`: patterns of paths whose flushes count as if the programs had left
-    them out.
+    them out; with "last ", only the last flush of each path.
     """
 
     def __init__(self, root, log, forgotten=()):
@@ -112,6 +113,12 @@ class Recording:
             file = 0
         else:
             file = self._objects[inode]
+        if kind == Kind.RENAME and source != folder:
+            before = f"{self._paths[source]}/{source_name}".lstrip("/")
+            self.steps.append(Step(Kind.LINK, file, path, folder, name, changes=True))
+            self.steps.append(Step(Kind.REMOVE, file, before, source, source_name, changes=True))
+            self._move(file, path)
+            return
         if kind in (Kind.LINK, Kind.RENAME):
             self._move(file, path)
         self.steps.append(
@@ -121,7 +128,6 @@ class Recording:
                 path or self._paths.get(file, ""),
                 folder,
                 name,
-                source,
                 source_name,
                 at,
                 length,
@@ -138,32 +144,41 @@ class Recording:
 
     def _note_flushes(self):
         """Notes for each step the number of the flush that puts it on the disk."""
-        flushes = {}
+        flushes, failed = {}, {}
+        last = {step.path: number for number, step in enumerate(self.steps) if step.kind in FLUSHES}
         for number, step in enumerate(self.steps):
-            if step.kind in FLUSHES and not any(fnmatch.fnmatch(step.path, each) for each in self._forgotten):
+            if step.kind == Kind.FLUSH_FAILED:
+                failed.setdefault(step.file, []).append(number)
+            if step.kind in FLUSHES and not self._is_forgotten(step.path, number == last[step.path]):
                 flushes.setdefault(step.file, []).append(number)
-        everything = flushes.get(0, [])
+
+        def next_of(numbers, number):
+            place = bisect.bisect(numbers, number)
+            return numbers[place] if place < len(numbers) else NEVER
 
         def first(file, number):
-            found = [
-                each[place]
-                for each in (flushes.get(file, []), everything)
-                if (place := bisect.bisect(each, number)) < len(each)
-            ]
-            return min(found, default=NEVER)
+            found = min(next_of(flushes.get(file, []), number), next_of(flushes.get(0, []), number))
+            return NEVER if next_of(failed.get(file, []), number) < found else found
 
         self.flushed_by = [
-            first(step.file, number)
-            if step.kind in OF_FILES
-            else min(first(step.folder, number), first(step.source, number) if step.source else NEVER)
-            if step.kind in OF_FOLDERS
-            else NEVER
+            first(step.file if step.kind in OF_FILES else step.folder, number) if step.changes else NEVER
             for number, step in enumerate(self.steps)
         ]
 
+    def _is_forgotten(self, path, is_last):
+        return any(
+            fnmatch.fnmatch(path, each.removeprefix("last ")) and (is_last or not each.startswith("last "))
+            for each in self._forgotten
+        )
+
     def cuts(self):
-        """Numbers of steps after which the power may be cut: the state before the next step."""
-        return [number + 1 for number, step in enumerate(self.steps) if step.kind in CUTS]
+        """Numbers of steps before which the power may be cut."""
+        after = {number + 1 for number, step in enumerate(self.steps) if step.kind in CUTS}
+        return sorted(after | self.cuts_before_flushes())
+
+    def cuts_before_flushes(self):
+        """Of these, the ones at which the writes that a flush completes may be there in part."""
+        return {number for number, step in enumerate(self.steps) if step.kind in FLUSHES and number > 0}
 
     def mapped(self):
         """Paths of files that a program maps to write: their bytes are not recorded."""
@@ -216,8 +231,8 @@ class Disk:
             if names.get(step.name) == step.file:
                 del names[step.name]
             return
-        if step.kind == Kind.RENAME and self._folders.setdefault(step.source, {}).get(step.source_name) == step.file:
-            del self._folders[step.source][step.source_name]
+        if step.kind == Kind.RENAME and names.get(step.source_name) == step.file:
+            del names[step.source_name]
         names[step.name] = step.file
 
     def files(self):
@@ -238,7 +253,7 @@ def blocks(step):
     """(place, bytes) of each part of a write that is torn from the rest."""
     at, end = step.at, step.at + step.length
     while at < end:
-        upto = min(end, (at // BLOCK + 1) * BLOCK)
+        upto = min(end, (at // SECTOR + 1) * SECTOR)
         yield at, step.data[at - step.at : upto - step.at]
         at = upto
 

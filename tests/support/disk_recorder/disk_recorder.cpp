@@ -5,7 +5,8 @@
 //   OFFRAMP_TEST_DISK_FAIL=KIND:N:GLOB   the N-th write, flush, close or rename of a path below FOLDER that matches
 //   fails
 //                                   with EIO; FILE.matched has a byte for each that matched
-// Writes inside libc, such as those of fwrite(), cannot be seen: tests compare the replayed files with the real ones.
+// A call that it sees but cannot record ends the program. Writes inside libc, such as those of fwrite(), cannot be
+// seen: tests compare the replayed files with the real ones.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -46,6 +47,7 @@ enum class Kind : std::uint32_t {
     MakeFolder = 10,
     FlushAll = 11,
     Map = 12,
+    FlushFailed = 13,
 };
 
 struct Record {
@@ -234,6 +236,20 @@ class Name {
     bool is_recorded_ = false;
 };
 
+[[noreturn]] void refuse(const char* call, const std::string& path) {
+    std::fprintf(stderr, "the disk recorder cannot record %s() of %s\n", call, path.c_str());
+    std::abort();
+}
+void require_elsewhere(const char* call, int at, const char* path) {
+    if (const Name name(at, path); name) refuse(call, name.path());
+}
+void require_elsewhere(const char* call, int fd) {
+    if (const OpenFile file(fd); file) refuse(call, file.path());
+}
+
+bool is_open(int fd) { return fd >= 0; }
+bool is_open(const FILE* file) { return file != nullptr; }
+
 template <class Call>
 auto opened(int at, const char* path, bool creates, bool truncates, const Call& call) {
     if (!creates && !truncates) return call();
@@ -245,7 +261,7 @@ auto opened(int at, const char* path, bool creates, bool truncates, const Call& 
     const std::uint64_t after = name.inode();
     if (before == 0 && after != 0)
         log.add({.kind = Kind::Create, .file = after, .folder = name.folder()}, name.name());
-    else if (truncates && after != 0)
+    else if (truncates && is_open(result))
         log.add({.kind = Kind::SetSize, .file = after});
     return result;
 }
@@ -303,9 +319,9 @@ int flushed(int fd, const Call& call) {
     const OpenFile file(fd);
     if (!file) return call();
     Log log;
-    if (log.fails("flush", file.path())) return -1;
-    const int result = call();
-    if (result == 0) log.add({.kind = file.is_folder() ? Kind::FlushFolder : Kind::Flush, .file = file.inode()});
+    const int result = log.fails("flush", file.path()) ? -1 : call();
+    const Kind flush = file.is_folder() ? Kind::FlushFolder : Kind::Flush;
+    log.add({.kind = result == 0 ? flush : Kind::FlushFailed, .file = file.inode()});
     return result;
 }
 
@@ -480,6 +496,7 @@ int renameat(int from_at, const char* from, int to_at, const char* to) noexcept 
     return renamed(from_at, from, to_at, to, [&] { return NEXT(renameat)(from_at, from, to_at, to); });
 }
 int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) noexcept {
+    if ((flags & RENAME_EXCHANGE) != 0) require_elsewhere("renameat2", to_at, to);
     return renamed(from_at, from, to_at, to, [&] { return NEXT(renameat2)(from_at, from, to_at, to, flags); });
 }
 int link(const char* from, const char* to) noexcept {
@@ -516,6 +533,47 @@ void* mmap(void* address, size_t bytes, int access, int flags, int fd, off_t at)
 }
 void* mmap64(void* address, size_t bytes, int access, int flags, int fd, off64_t at) noexcept {
     return mmap(address, bytes, access, flags, fd, at);
+}
+
+int truncate(const char* path, off_t bytes) noexcept {
+    require_elsewhere("truncate", AT_FDCWD, path);
+    return NEXT(truncate)(path, bytes);
+}
+int truncate64(const char* path, off64_t bytes) noexcept {
+    require_elsewhere("truncate", AT_FDCWD, path);
+    return NEXT(truncate64)(path, bytes);
+}
+int symlink(const char* target, const char* path) noexcept {
+    require_elsewhere("symlink", AT_FDCWD, path);
+    return NEXT(symlink)(target, path);
+}
+int symlinkat(const char* target, int at, const char* path) noexcept {
+    require_elsewhere("symlinkat", at, path);
+    return NEXT(symlinkat)(target, at, path);
+}
+int mkstemp(char* path) {
+    require_elsewhere("mkstemp", AT_FDCWD, path);
+    return NEXT(mkstemp)(path);
+}
+int mkstemp64(char* path) {
+    require_elsewhere("mkstemp", AT_FDCWD, path);
+    return NEXT(mkstemp64)(path);
+}
+int mkostemp(char* path, int flags) {
+    require_elsewhere("mkostemp", AT_FDCWD, path);
+    return NEXT(mkostemp)(path, flags);
+}
+char* mkdtemp(char* path) noexcept {
+    require_elsewhere("mkdtemp", AT_FDCWD, path);
+    return NEXT(mkdtemp)(path);
+}
+ssize_t pwritev2(int fd, const iovec* parts, int count, off_t at, int flags) {
+    require_elsewhere("pwritev2", fd);
+    return NEXT(pwritev2)(fd, parts, count, at, flags);
+}
+ssize_t splice(int from, off64_t* from_at, int to, off64_t* to_at, size_t bytes, unsigned flags) {
+    require_elsewhere("splice", to);
+    return NEXT(splice)(from, from_at, to, to_at, bytes, flags);
 }
 
 int close(int fd) {
