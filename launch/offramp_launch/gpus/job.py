@@ -18,7 +18,7 @@ from offramp_launch.jobs import command as job_command, files as job_files, merg
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError
 from offramp_launch.gpus.shares import shards_for
 from offramp_launch.jobs.folder import SHARDS, Job
-from offramp_launch.output_folder import CHECKPOINT, LOCK, run_noted
+from offramp_launch.output_folder import CHECKPOINT, NOTES, run_noted
 
 
 def folder_in(output):
@@ -31,7 +31,7 @@ def is_begun_in(output):
 
 
 def holds_more_than_a_job(output):
-    return output.is_dir() and any(name not in (LOCK, SHARDS) for name in os.listdir(output))
+    return output.is_dir() and any(name not in (*NOTES, SHARDS) for name in os.listdir(output))
 
 
 def require_own(output):

@@ -18,7 +18,7 @@ from offramp_launch.demo import shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, NotFoundError, UsageError
 from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
-from offramp_launch.output_folder import LOCK, OutputLock, prepare, removed_after_a_failure
+from offramp_launch.output_folder import NOTES, OutputLock, prepare, removed_after_a_failure
 from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import new_run_id
 
@@ -290,7 +290,7 @@ def require_empty(folder, flag):
     with write_errors(folder):
         there = os.listdir(folder) if os.path.lexists(folder) else []
     # Another host may have begun the same job by now: the claim in SHARDS decides.
-    if others := sorted(name for name in there if name not in (LOCK, SHARDS)):
+    if others := sorted(name for name in there if name not in (*NOTES, SHARDS)):
         raise UsageError(
             f"{flag} {folder} is not empty: {', '.join(others[:3])}", "Give each job an empty or new folder"
         )

@@ -21,7 +21,16 @@ from offramp_launch import interrupts
 from offramp_launch.gpus import job as gpus_job, status as gpus_status, summary as gpus_summary, worker as gpus_worker
 from offramp_launch.jobs import command as job_command, files as job_files, merge as job_merge, shard_command
 from offramp_launch.exit_code import LaunchError
-from offramp_launch.gpus.command import ask, most_errors, on_first_working, place_of, require_different, supervise
+from offramp_launch.gpus.command import (
+    ask,
+    is_of_one_producer,
+    make_room_in,
+    most_errors,
+    on_first_working,
+    place_of,
+    require_different,
+    supervise,
+)
 from offramp_launch.run_steps import Work
 from offramp_launch.gpus.workers import StoppedProcess, Worker, stat_of
 from offramp_launch.finishing import Finishing
@@ -40,7 +49,7 @@ from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_f
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_record import report_of
-from offramp_launch.output_folder import require_no_job
+from offramp_launch.output_folder import NOTES, require_no_job
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.events import SignalInbox
@@ -922,6 +931,17 @@ class PutAway(JobInOutput):
         (job.folder / "job.json").unlink()  # an interrupted removal leaves this
         for spelled in (output, self.folder / "link", self.folder / "runs/../output"):
             gpus_job.require_own(spelled)
+
+    def test_remains_of_a_killed_start_are_no_results(self):
+        output, config = self.folder / "output", {"overwrite": False}
+        output.mkdir()
+        for note in NOTES:
+            (output / note).write_text("")
+        self.assertFalse(is_of_one_producer(output, "run-2"))
+        make_room_in(output, None, config)
+        (output / "lines.tsv").write_text("")
+        self.assertTrue(is_of_one_producer(output, "run-2"))
+        self.refused(64, "is not empty", make_room_in, output, None, config)
 
     def test_a_moved_output_is_refused_with_its_first_path(self):
         job = self.begun(self.folder / "output")
