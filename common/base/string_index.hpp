@@ -10,14 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.hpp"
+
 namespace offramp {
 
 // Finds the strings of a numbered list by their text, for many millions of them: it needs 11 to 22 bytes for each, and
 // no copy of the text. `text_of(number)` gives that of each added number, always the same. Thread: find() from any.
 class StringIndex {
   public:
-    // Room for this many, so that adding them moves none.
+    // Room for this many, so that adding them moves none. Call it before the first add().
     void reserve(std::size_t strings) {
+        expect(count_ == 0, "room is made before the first string");
         if (room_for(strings) > slots_.size()) slots_.assign(room_for(strings), kFree);
     }
 

@@ -33,6 +33,7 @@ TEST(StringIndex, KeepsTheFirstOfEqualTexts) {
     EXPECT_EQ(index.add("a", 7, all_alike), 3U);
     EXPECT_EQ(index.find("a", all_alike), 3U);
     EXPECT_EQ(index.find("b", all_alike), std::nullopt);
+    EXPECT_DEATH(index.reserve(100), "room is made before the first string");
 }
 
 }  // namespace
