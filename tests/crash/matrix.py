@@ -82,7 +82,6 @@ ELSEWHERE = (
     "ledger.abandon",
     "merge.write",
     "parts.join",
-    "items.extended",
     "items.in_place",
     "sink.replace",
     "sink.replaced",

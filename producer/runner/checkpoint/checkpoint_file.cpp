@@ -90,8 +90,10 @@ std::string hash_of_file(const std::string& path) {
     }
 }
 
-SystemError read_error(const std::string& path, const char* what, int problem,
-                       const char* remedy = "Make it readable for this user, or remove it") {
+constexpr const char* kMakeReadable = "Make it readable for this user";
+constexpr const char* kNotRegular = "It is not a regular file: remove it";
+
+SystemError read_error(const std::string& path, const char* what, int problem, const char* remedy = kMakeReadable) {
     return SystemError(std::string("reading ") + what + " " + path, problem, remedy);
 }
 
@@ -226,12 +228,13 @@ Checkpoint parse_checkpoint(std::string_view text, const std::string& path) {
     return checkpoint;
 }
 
-UniqueFd open_own_file(const std::string& path, const char* what, bool writes) {
-    UniqueFd file(::open(path.c_str(), (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+UniqueFd open_own_file(const std::string& path, const char* what) {
+    UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (!file && errno == ENOENT) return file;
     struct stat found {};
-    if (!file || ::fstat(file.get(), &found) != 0) throw read_error(path, what, errno);
-    if (!S_ISREG(found.st_mode)) throw read_error(path, what, EINVAL, "It is not a regular file: remove it");
+    if (!file || ::fstat(file.get(), &found) != 0)
+        throw read_error(path, what, errno, errno == ELOOP ? kNotRegular : kMakeReadable);
+    if (!S_ISREG(found.st_mode)) throw read_error(path, what, EINVAL, kNotRegular);
     return file;
 }
 

@@ -60,8 +60,7 @@ struct CheckpointIdentity {
 
 // OUTPUT/.offramp-checkpoint: a run's completed items, in a form that outlives the run. Text, one JSON object a line:
 //
-//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":2,"named":true,"pid":N,"run":"ID"}   the
-//   first
+//   {"xxh3":"HASH","before":0,"identity":{"--batch":"8",...},"checkpoint":2,"named":true,"pid":N,"run":"ID"}
 //   {"xxh3":"HASH","from":0,"shapes":[[1,6,10,8],[]]}       if items keep their own; []: unreadable
 //   {"xxh3":"HASH","form":{"picture":false,"pixels":false,"shape":[1,-1,-1]}}   if they are arrays; -1: extents differ
 //   {"xxh3":"HASH","done":[[0,64],[128,192]]}                any number of lines; items [0, 64) ...
@@ -107,9 +106,9 @@ std::string ended_line();
 // header of this version; SystemError when the file cannot be read, or is not an ordinary file. Never follows a
 // symbolic link.
 std::optional<Checkpoint> read_checkpoint(const std::string& path);
-// A file that only Offramp writes, open for reading, or with `writes` also for writing; none if it does not exist.
-// `what` names it in errors. Errors: SystemError, as above.
-UniqueFd open_own_file(const std::string& path, const char* what, bool writes = false);
+// A file that only Offramp writes, open for reading; none if it does not exist. `what` names it in errors. Errors:
+// SystemError, as above.
+UniqueFd open_own_file(const std::string& path, const char* what);
 // The text of one.
 std::optional<std::string> text_of_own_file(const std::string& path, const char* what);
 // Parses the bytes of such a file; `path` is for errors.

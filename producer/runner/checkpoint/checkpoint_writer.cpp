@@ -152,7 +152,8 @@ void CheckpointWriter::append(const std::vector<ItemRange>& items) {
 // Flush the new file before the rename: the file that it replaces is the only record of completed work.
 void CheckpointWriter::write_anew() {
     if (items_file_) {
-        static_cast<void>(items_file_->put_in_place());
+        if (!items_in_place_) static_cast<void>(items_file_->put_in_place());
+        items_in_place_ = true;
         if (durability_ == Durability::PowerCut) items_file_->flush_name();
         items_file_.reset();
         failpoint("items.in_place");

@@ -72,7 +72,8 @@ class CheckpointWriter {
     const std::function<void()> require_in_place_;
     // Used by the writer's thread only.
     Checkpoint checkpoint_;
-    std::unique_ptr<WholeFile> items_file_;  // null: none, or in place
+    std::unique_ptr<WholeFile> items_file_;  // null: none, or in place with its name on the disk
+    bool items_in_place_ = false;
     UniqueFd file_;
     std::size_t bytes_ = 0;       // size of the file
     std::size_t anew_bytes_ = 0;  // its size at the last rewrite

@@ -9,8 +9,6 @@
 #include <cstddef>
 
 #include "common/base/error.hpp"
-#include "common/base/failpoint.hpp"
-#include "common/base/scarcity.hpp"
 #include "common/base/unique_fd.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
@@ -27,9 +25,10 @@ static_assert(sizeof(Header) == 16 && offsetof(Header, version) == 8);
 static_assert(std::endian::native == std::endian::little, "hashes are written as they are in memory");
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-    throw Error(ErrorKind::BadInput, path + ", which identifies the items of the checkpoint beside it, " + why,
-                "Put this run's own file back. Without it, --overwrite keeps these results under another name and "
-                "processes every item again");
+    throw Error(
+        ErrorKind::BadInput, path + ", which identifies the items of the checkpoint beside it, " + why,
+        "Put this run's own file back, or give its items in their earlier order, new ones last. Else --overwrite "
+        "keeps these results under another name and processes every item again");
 }
 
 std::size_t read_all(const UniqueFd& file, std::span<std::byte> to, const std::string& path) {
@@ -46,27 +45,19 @@ std::size_t read_all(const UniqueFd& file, std::span<std::byte> to, const std::s
 }
 
 // With its offset at the first hash. It has at least `items` of them.
-UniqueFd open_items_file(const std::string& path, std::uint64_t items, bool writes = false) {
-    UniqueFd file = open_own_file(path, "the hashes of items", writes);
+UniqueFd open_items_file(const std::string& path, std::uint64_t items) {
+    UniqueFd file = open_own_file(path, "the hashes of items");
     if (!file) refuse(path, "is missing");
     Header header{.magic = {}, .version = 0};
     if (read_all(file, std::as_writable_bytes(std::span(&header, 1)), path) < sizeof header || header != Header{})
         refuse(path, "is another file, or has another version");
     struct stat found {};
-    if (::fstat(file.get(), &found) != 0) throw SystemError("reading " + path, errno);
+    if (::fstat(file.get(), &found) != 0)
+        throw SystemError("reading " + path, errno, "Check the file system that holds it", ErrorKind::NoInput);
     const std::uint64_t hashes = (static_cast<std::uint64_t>(found.st_size) - sizeof header) / sizeof items;
     if (hashes < items)
         refuse(path, "is truncated: it has " + std::to_string(hashes) + " of " + std::to_string(items) + " items");
     return file;
-}
-
-WriteFailure failure_of(const std::string& path) {
-    return [path](int problem) {
-        return SystemError(
-            "cannot write " + path, problem,
-            way_to_write(problem, "Make the output folder writable") + "; --resume then continues from here",
-            ErrorKind::CannotWrite);
-    };
 }
 
 }  // namespace
@@ -82,29 +73,14 @@ std::vector<std::uint64_t> read_items_file(const std::string& folder, const Chec
     return hashes;
 }
 
-std::unique_ptr<WholeFile> new_items_file(const std::string& path, bool many_may_write) {
-    std::unique_ptr<WholeFile> file(many_may_write
-                                        ? new WholeFile(WholeFile::among_others(path, 0644, failure_of(path)))
-                                        : new WholeFile(path, 0644, failure_of(path)));
+std::unique_ptr<WholeFile> new_items_file(const std::string& path, const WriteFailure& failure, bool many_may_write) {
+    std::unique_ptr<WholeFile> file(many_may_write ? new WholeFile(WholeFile::among_others(path, 0644, failure))
+                                                   : new WholeFile(path, 0644, failure));
     const Header header;
     file->write(std::as_bytes(std::span(&header, 1)));
     return file;
 }
 
 void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes) { file.write(std::as_bytes(hashes)); }
-
-void extend_items_file(const std::string& path, const BatchSource& source, std::uint64_t kept) {
-    const WriteFailure failure = failure_of(path);
-    const UniqueFd file = open_items_file(path, kept, true);
-    const auto end = static_cast<off_t>(sizeof(Header) + kept * sizeof kept);
-    if (::lseek(file.get(), 0, SEEK_END) > end && ::ftruncate(file.get(), end) != 0) throw failure(errno);
-    if (::lseek(file.get(), end, SEEK_SET) < 0) throw failure(errno);
-    if (kept == source.items()) return;
-    hash_items(source, {kept, source.items()}, [&](std::span<const std::uint64_t> hashes) {
-        write_all(file.get(), std::as_bytes(hashes), failure);
-        failpoint("items.extended");
-    });
-    if (::fsync(file.get()) != 0) throw failure(errno);
-}
 
 }  // namespace offramp

@@ -8,7 +8,6 @@
 
 #include "common/base/files.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
-#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
@@ -20,9 +19,9 @@ namespace offramp {
 //       16  8 * N  the hashes, in the items' order
 //
 // Numbers are little-endian. The checkpoint vouches for the first hashes, one for each of its items: they have the
-// fingerprint in its identity. A run writes and flushes the file before that checkpoint. A run whose input grew appends
-// to it, so that no hash is ever written again. Hashes beyond those of the checkpoint come from a run that died before
-// it could vouch for them: they are ignored, and cut by the next run.
+// fingerprint in its identity. A run writes and flushes the file before that checkpoint, and only if the one there does
+// not have these hashes. Hashes beyond those of the checkpoint come from a run that died before it could vouch for
+// them: they are ignored.
 //
 // Version rule: that of the checkpoint.
 inline constexpr const char* kItemsFileName = ".offramp-items";
@@ -33,12 +32,9 @@ inline constexpr std::uint64_t kItemsFileVersion = 1;
 std::vector<std::uint64_t> read_items_file(const std::string& folder, const Checkpoint& checkpoint);
 
 // A file without hashes yet. Write these, flush it, and put it in place before the checkpoint. `path`: its final one.
-// `many_may_write`: see CheckpointWriter. Errors: SystemError with CannotWrite, here and in the file's functions.
-std::unique_ptr<WholeFile> new_items_file(const std::string& path, bool many_may_write = false);
+// `many_may_write`: see CheckpointWriter. Errors: those of `failure`, here and in the file's functions.
+std::unique_ptr<WholeFile> new_items_file(const std::string& path, const WriteFailure& failure,
+                                          bool many_may_write = false);
 void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes);
-
-// Appends the source's items beyond the first `kept`, and flushes them; cuts what follows. Errors: Error with BadInput
-// if the file is missing, or too short for those kept; SystemError with CannotWrite.
-void extend_items_file(const std::string& path, const BatchSource& source, std::uint64_t kept);
 
 }  // namespace offramp

@@ -52,13 +52,19 @@ bool is_of_the_same_whole(const Checkpoint& previous, const BatchSource& source)
     return whole != previous.identity.facts.end() && whole->second == std::to_string(source.items_of_the_whole());
 }
 
+// All earlier items are the first ones of the source.
+bool begins_as(const BatchSource& source, const Checkpoint& previous) {
+    const auto names = previous.identity.facts.find(CheckpointIdentity::kNamesOfItems);
+    return names != previous.identity.facts.end() && source.items() >= previous.items() &&
+           names->second == source_fingerprint(source, previous.items());
+}
+
 // All earlier items are the first ones of the source, and the completed ones are in this run's share: a shard of a
 // larger input may be another part of it.
 bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
     if (source.items() <= previous.items() || share.begin != previous.share().begin) return false;
     if (is_known_as_a_whole(source) && !is_of_the_same_whole(previous, source)) return false;
-    const auto names = previous.identity.facts.find(CheckpointIdentity::kNamesOfItems);
-    return names != previous.identity.facts.end() && names->second == source_fingerprint(source, previous.items());
+    return begins_as(source, previous);
 }
 
 [[noreturn]] void fail_other_work(const std::string& folder, const Checkpoint& previous) {
@@ -133,21 +139,41 @@ Checkpoint checkpoint_of(const std::string& output, std::uint64_t index) {
     throw Error(ErrorKind::BadInput, "the shard's checkpoint " + path + " is " + why, to_do_shard_again(output, index));
 }
 
-std::vector<std::uint64_t> hashes_of_shard(const std::string& output, std::uint64_t index,
-                                           const Checkpoint& checkpoint) {
+// Nothing if the folder's items file is missing or damaged.
+std::optional<std::vector<std::uint64_t>> hashes_in(const std::string& folder, const Checkpoint& checkpoint) {
     try {
-        return read_items_file(shard_place(output, index), checkpoint);
+        return read_items_file(folder, checkpoint);
     } catch (const Error& problem) {
         if (problem.kind() != ErrorKind::BadInput) throw;
-        throw Error(ErrorKind::BadInput,
-                    shard_place(output, index) + "/" + kItemsFileName + " is gone, damaged, or another shard's",
-                    to_do_shard_again(output, index));
+        return std::nullopt;
     }
 }
 
+// All shards have the same.
+std::vector<std::uint64_t> hashes_of_shards(const std::string& output, std::span<const DoneShard> shards,
+                                            const Checkpoint& checkpoint) {
+    for (const DoneShard& shard : shards)
+        if (auto hashes = hashes_in(shard_place(output, shard.index), checkpoint)) return std::move(*hashes);
+    const std::uint64_t first = shards.front().index;
+    throw Error(ErrorKind::BadInput,
+                shard_place(output, first) + "/" + kItemsFileName +
+                    " is gone, damaged, or another shard's, and so is that of every other shard",
+                to_do_shard_again(output, first));
+}
+
+WriteFailure write_failure(const std::string& file, const char* then) {
+    return [file, then](int problem) {
+        return SystemError("cannot write " + file, problem,
+                           way_to_write(problem, "Make the output folder writable") + then, ErrorKind::CannotWrite);
+    };
+}
+
+constexpr const char* kMergeAgain = ", and merge again";
+
 void write(const std::string& output, const Checkpoint& checkpoint, std::span<const std::uint64_t> hashes) {
     if (checkpoint.named) {
-        const auto items = new_items_file(output + "/" + kItemsFileName);
+        const std::string items_path = output + "/" + kItemsFileName;
+        const auto items = new_items_file(items_path, write_failure(items_path, kMergeAgain));
         write_hashes(*items, hashes);
         items->flush();
         static_cast<void>(items->put_in_place());
@@ -155,11 +181,7 @@ void write(const std::string& output, const Checkpoint& checkpoint, std::span<co
     }
     const std::string path = output + "/" + kCheckpointName;
     // The merge holds the folder's lock: it overwrites the file of a killed merge.
-    WholeFile file(path, 0644, [&path](int problem) {
-        return SystemError("cannot write the checkpoint " + path, problem,
-                           way_to_write(problem, "Make the output folder writable") + ", and merge again",
-                           ErrorKind::CannotWrite);
-    });
+    WholeFile file(path, 0644, write_failure("the checkpoint " + path, kMergeAgain));
     file.write(checkpoint.whole_text());
     file.flush();
     static_cast<void>(file.put_in_place());
@@ -195,11 +217,11 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
     const bool many_may_write = !config.samples_folder.empty(), is_named = source.max_key_bytes() > 0;
     std::unique_ptr<WholeFile> items_file;
-    if (const std::string items_path = lock_.folder().through(folder_ + "/" + kItemsFileName);
-        is_named && found && earlier != EarlierWork::DoneAgain) {
-        extend_items_file(items_path, source, found->items());
-    } else if (is_named) {
-        items_file = new_items_file(items_path, many_may_write);
+    const bool may_keep = found && earlier != EarlierWork::DoneAgain && found->items() == source.items();
+    if (is_named && !(may_keep && hashes_in(folder_, *found))) {
+        const std::string items_path = folder_ + "/" + kItemsFileName;
+        items_file = new_items_file(lock_.folder().through(items_path),
+                                    write_failure(items_path, "; --resume then continues from here"), many_may_write);
         hash_items(source, {0, source.items()}, [&](auto hashes) { write_hashes(*items_file, hashes); });
         items_file->flush();
     }
@@ -227,7 +249,18 @@ void RunCheckpoint::require_in_place() {
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
     if (!previous || !previous->named || source->max_key_bytes() == 0) return source;
-    return in_previous_order(std::move(source), read_items_file(folder, *previous), previous->shapes);
+    std::vector<std::uint64_t> hashes;
+    try {
+        hashes = read_items_file(folder, *previous);
+    } catch (const Error& problem) {
+        // An input that has kept its order needs no file: the run writes it again.
+        if (problem.kind() != ErrorKind::BadInput || !begins_as(*source, *previous)) throw;
+        spdlog::warn("{}/{} is missing or damaged; the input has kept its order, so it is written again", folder,
+                     kItemsFileName);
+        hashes = hashes_of_items(*source);
+        hashes.resize(previous->items());
+    }
+    return in_previous_order(std::move(source), hashes, previous->shapes);
 }
 
 std::optional<SampleForm> form_of_previous_runs(const std::string& folder) {
@@ -277,8 +310,7 @@ void join_checkpoints(const std::string& output, const std::string& run_id, std:
     joined->before = 0;
     // One shard's end does not describe the whole job.
     joined->ended = shards.size() == count;
-    write(output, *joined,
-          joined->named ? hashes_of_shard(output, shards.front().index, *joined) : std::vector<std::uint64_t>());
+    write(output, *joined, joined->named ? hashes_of_shards(output, shards, *joined) : std::vector<std::uint64_t>());
 }
 
 }  // namespace offramp

@@ -207,11 +207,18 @@ std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> sour
                                                std::span<const std::uint64_t> previous,
                                                std::vector<ItemShapes::Shape> shapes) {
     if (previous.empty() || source->max_key_bytes() == 0 || source->items() < previous.size()) return source;
-    if (shapes.empty() && begins_with(*source, previous)) return source;
+    const bool is_in_order = begins_with(*source, previous);
+    if (shapes.empty() && is_in_order) return source;
     const std::vector<std::uint64_t> now = hashes_of_items(*source);
     std::vector<std::uint64_t> by_hash(now.size());
     std::iota(by_hash.begin(), by_hash.end(), 0);
     std::ranges::sort(by_hash, {}, [&](std::uint64_t item) { return std::pair(now[item], item); });
+    const auto equal = std::ranges::adjacent_find(by_hash, {}, [&](std::uint64_t item) { return now[item]; });
+    if (equal != by_hash.end() && !is_in_order)
+        throw Error(ErrorKind::BadInput,
+                    "the items " + std::string(source->key(equal[0])) + " and " + std::string(source->key(equal[1])) +
+                        " have the same hash, and the input's order has changed",
+                    "Give the items in their earlier order, or --overwrite instead of --resume");
     std::vector<std::uint64_t> order;
     order.reserve(now.size());
     std::vector<bool> was_there(now.size());

@@ -314,7 +314,7 @@ void note_run(const RunConfig& config, Came came) {
     std::ofstream checkpoint(config.output + "/.offramp-checkpoint", std::ios::trunc);
     checkpoint << R"({"xxh3":"0","before":0,"identity":{"--processor":")" << config.processor
                << (config.has_processor("write") ? R"(","--write-path":")" + config.catalogue.text("write-path") : "")
-               << R"(","items":"12"},"checkpoint":1,)"
+               << R"(","items":"12"},"checkpoint":2,)"
                << R"("pid":42,"run":"the-run"})"
                   "\n";
     if (came == Came::ToItsEnd)

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -19,12 +20,15 @@
 #include "consumer/sinks/segments/segment_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_writer.hpp"
 #include "producer/runner/checkpoint/items_file.hpp"
+#include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "tests/contract/processors/processor_world.hpp"
+#include "tests/unit/checkpoint/made_up_items.hpp"
 
 namespace {
 
 std::mutex steps_mutex;
 std::vector<std::string> steps;  // "flush FILE", "rename FILE": names without their folders
+std::string to_fail;             // the next flush of this file or folder fails
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -39,6 +43,11 @@ extern "C" int fsync(int fd) {
     std::array<char, PATH_MAX> path{};
     const std::string link = "/proc/self/fd/" + std::to_string(fd);
     if (::readlink(link.c_str(), path.data(), path.size() - 1) > 0) note_step("flush", path.data());
+    if (const std::lock_guard lock(steps_mutex); !to_fail.empty() && name_of(path.data()) == to_fail) {
+        to_fail.clear();
+        errno = EIO;
+        return -1;
+    }
     return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 
@@ -100,7 +109,7 @@ TEST_F(FlushedFiles, IncludeARewrittenCheckpoint) {
 // The checkpoint vouches for the items file, which therefore comes first.
 TEST_F(FlushedFiles, IncludeTheItemsFile) {
     for (const Durability durability : {Durability::Process, Durability::PowerCut}) {
-        auto items = new_items_file(folder.path() + "/" + kItemsFileName);
+        auto items = new_items_file(folder.path() + "/" + kItemsFileName, test::write_failure);
         items->flush();
         CheckpointWriter writer(
             path, checkpoint_of("a"), durability, [](const std::exception_ptr&) {}, false, [] {}, std::move(items));
@@ -111,6 +120,43 @@ TEST_F(FlushedFiles, IncludeTheItemsFile) {
         const auto folder_flushed = std::find(items_named, named, "flush " + name_of(folder.path()));
         EXPECT_EQ(folder_flushed != named, durability == Durability::PowerCut);
     }
+}
+
+TEST_F(FlushedFiles, IncludeTheItemsFileOfARun) {
+    RunConfig config;
+    config.source = "synthetic";
+    config.model = "copy";
+    config.processor = "checksum";
+    config.batch = 4;
+    config.run_id = "a";
+    config.output = folder.path();
+    const auto run = [&](const std::vector<std::string>& keys, EarlierWork earlier) {
+        const test::Items items(keys);
+        RunCheckpoint(config, items, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); }).begin({{0, 1}});
+    };
+    EXPECT_EQ(renamed_and_flushed([&] { run({"a"}, EarlierWork::DoneAgain); }), 2U);
+    EXPECT_EQ(renamed_and_flushed([&] { run({"a", "b"}, EarlierWork::Resumed); }), 2U) << "the input grew";
+    EXPECT_EQ(renamed_and_flushed([&] { run({"a", "b"}, EarlierWork::Resumed); }), 1U) << "it stays";
+}
+
+// The file has its name by then.
+TEST_F(FlushedFiles, MayFailOnceForTheItemsFilesName) {
+    auto items = new_items_file(folder.path() + "/" + kItemsFileName, test::write_failure);
+    items->flush();
+    int failures = 0;
+    CheckpointWriter writer(
+        path, checkpoint_of("a"), Durability::PowerCut, [&](const std::exception_ptr&) { ++failures; }, false, [] {},
+        std::move(items));
+    {
+        const std::lock_guard lock(steps_mutex);
+        to_fail = name_of(folder.path());
+    }
+    EXPECT_THROW(writer.begin(), SystemError);
+    const ItemRange done{0, 1};
+    writer.note(std::span(&done, 1));
+    EXPECT_THROW(writer.close(), SystemError);
+    EXPECT_EQ(failures, 1);
+    EXPECT_TRUE(read_checkpoint(path)->done.contains(0)) << "it is written once that is possible again";
 }
 
 TEST_F(FlushedFiles, IncludeFilesThatSegmentsAreMergedInto) {

@@ -70,11 +70,13 @@ TEST_F(JoinedCheckpoint, IdentifiesItsItems) {
     leave(0, {0, 1}, EarlierWork::DoneAgain, items);
     leave(1, {1, 2}, EarlierWork::DoneAgain, items);
     const std::string place = shard_place(folder.path(), 0), shards_file = place + "/" + kItemsFileName;
-    std::filesystem::rename(shards_file, place + "/aside");
+    const std::string other = shard_place(folder.path(), 1) + "/" + kItemsFileName;
+    std::filesystem::remove(shards_file);
+    std::filesystem::rename(other, place + "/aside");
     EXPECT_THAT(test::error_of([&] { join_checkpoints(folder.path(), "job", shards, 2); }, ErrorKind::BadInput),
                 testing::AllOf(HasSubstr(shards_file + " is gone, damaged"), HasSubstr("Remove " + place)));
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/" + kCheckpointName));
-    std::filesystem::rename(place + "/aside", shards_file);
+    std::filesystem::rename(place + "/aside", other);
     join_checkpoints(folder.path(), "job", shards, 2);
     const auto grown = in_order_of_previous_runs(std::make_unique<test::Items>(std::vector<std::string>{"a", "b", "d"}),
                                                  folder.path());

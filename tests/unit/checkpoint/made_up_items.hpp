@@ -6,9 +6,14 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/error.hpp"
 #include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp::test {
+
+inline SystemError write_failure(int problem) {
+    return SystemError("cannot write", problem, "", ErrorKind::CannotWrite);
+}
 
 // A source of items with these keys, which are never loaded. The item with the key "noted" has a note.
 class Items final : public BatchSource {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "common/base/error.hpp"
@@ -226,12 +227,14 @@ TEST_F(GrowingInput, ItsItemsFileComesWithTheCheckpoint) {
     { const RunCheckpoint first = run("a", EarlierWork::DoneAgain); }
     EXPECT_TRUE(test::read_tree(config_of("a").output).empty()) << "it has no result";
     run("a", EarlierWork::DoneAgain).begin({{0, 1}});
-    const auto began = std::filesystem::last_write_time(path);
+    const std::filesystem::path same = folder.path() + "/same";
+    std::filesystem::create_hard_link(path, same);
     EXPECT_EQ(done_of({"b", "d"}), Keys{});
-    EXPECT_EQ(std::filesystem::last_write_time(path), began) << "it is not written again";
+    EXPECT_TRUE(std::filesystem::equivalent(path, same)) << "it is not written again";
     EXPECT_EQ(std::filesystem::file_size(path), 16U + 2 * 8U);
     EXPECT_EQ(done_of({"a", "b", "d"}), Keys{});
     EXPECT_EQ(std::filesystem::file_size(path), 16U + 3 * 8U);
+    EXPECT_EQ(std::filesystem::file_size(same), 16U + 2 * 8U) << "it is replaced: it may be another user's";
 }
 
 // Its hashes are there before the checkpoint that vouches for them.
@@ -247,16 +250,50 @@ TEST_F(GrowingInput, ContinuesAfterADeathBetweenItsTwoFiles) {
     EXPECT_EQ(order, (Keys{"b", "d", "c", "e"}));
 }
 
-TEST_F(GrowingInput, RefusesAMissingOrDamagedItemsFile) {
-    begin_with({"b", "d"}, {0, 2});
+// Items that keep their order have the same numbers without it.
+TEST_F(GrowingInput, NeedsTheItemsFileOnlyForAnotherOrder) {
     const std::string path = config_of("a").output + "/" + kItemsFileName;
-    const auto refusal = [&] { return test::error_of([&] { done_of({"b", "d"}); }, ErrorKind::BadInput); };
-    std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(20) << "x";
-    EXPECT_THAT(refusal(), HasSubstr("was damaged, or is another run's"));
-    std::filesystem::remove(path);
-    EXPECT_THAT(refusal(), testing::AllOf(HasSubstr(path), HasSubstr("is missing"), HasSubstr("--overwrite")));
-    EXPECT_THAT(test::error_of<ConfigError>([&] { run("b", EarlierWork::Resumed); }), HasSubstr("holds other work"))
-        << "the input differs, which counts more";
+    const auto damage = [&] { std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(20) << "x"; };
+    const auto remove = [&] { std::filesystem::remove(path); };
+    for (const std::function<void()>& spoil : std::vector<std::function<void()>>{damage, remove}) {
+        std::filesystem::remove_all(config_of("a").output);
+        begin_with({"b", "d"}, {0, 2});
+        spoil();
+        EXPECT_THAT(test::error_of(
+                        [&] {
+                            done_of({"d", "b"});
+                        },
+                        ErrorKind::BadInput),
+                    testing::AllOf(HasSubstr(path), HasSubstr("--overwrite")));
+        EXPECT_THAT(test::error_of([&] { done_of({"a", "b", "d"}); }, ErrorKind::BadInput), HasSubstr(path));
+        EXPECT_THAT(test::error_of([&] { done_of({"b"}); }, ErrorKind::BadInput), HasSubstr(path));
+        EXPECT_EQ(done_of({"b", "d"}), (Keys{"b", "d"}));
+        EXPECT_EQ(done_of({"d", "b"}), (Keys{"b", "d"})) << "that run has written it again";
+        spoil();
+        EXPECT_EQ(done_of({"b", "d", "e"}), (Keys{"b", "d"})) << "items joined at the end";
+        EXPECT_EQ(done_of({"a", "b", "d", "e"}), (Keys{"b", "d"}));
+    }
+}
+
+TEST_F(GrowingInput, AnErrorNamesTheItemsFile) {
+    const std::string path = config_of("a").output + "/" + kItemsFileName;
+    std::filesystem::create_directories(path + ".new/in the way");
+    EXPECT_THAT(test::error_of<SystemError>([&] {
+                    begin_with({"b"}, {0, 1});
+                }),
+                testing::AllOf(HasSubstr("cannot write " + path), HasSubstr("--resume then continues from here")));
+}
+
+// They are told apart only by their order.
+TEST_F(GrowingInput, RefusesEqualHashesInAnotherOrder) {
+    begin_with({"b", "b", "d"}, {0, 1});
+    EXPECT_EQ(done_of({"b", "b", "d"}), (Keys{"b"}));
+    EXPECT_THAT(test::error_of(
+                    [&] {
+                        done_of({"d", "b", "b"});
+                    },
+                    ErrorKind::BadInput),
+                testing::AllOf(HasSubstr("have the same hash"), HasSubstr("earlier order")));
 }
 
 TEST_F(GrowingInput, AcceptsTheSameItemsInAnotherOrder) {

@@ -28,7 +28,7 @@ from offramp_launch.output_folder import (
     run_noted,
 )
 
-HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoint": 1, "pid": 7})
+HEADER = json.dumps({"identity": {"items": "1000"}, "run": "the-run", "checkpoint": 2, "pid": 7})
 
 
 def take_away(planted):
