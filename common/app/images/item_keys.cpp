@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <unordered_set>
 #include <utility>
@@ -120,7 +121,13 @@ void sort_concurrently(std::span<std::uint64_t> numbers, unsigned threads) {
     if (threads < 2 || numbers.size() < kWorthAThread) return std::sort(numbers.begin(), numbers.end());
     const auto middle = static_cast<std::ptrdiff_t>(numbers.size() / 2);
     std::nth_element(numbers.begin(), numbers.begin() + middle, numbers.end());
-    const std::jthread lower([&] { sort_concurrently(numbers.first(numbers.size() / 2), threads / 2); });
+    const auto lower = [&] { sort_concurrently(numbers.first(numbers.size() / 2), threads / 2); };
+    std::jthread thread;
+    try {
+        thread = std::jthread(lower);
+    } catch (const std::system_error&) {
+        lower();  // the process may start no more threads
+    }
     sort_concurrently(numbers.subspan(numbers.size() / 2), threads / 2);
 }
 

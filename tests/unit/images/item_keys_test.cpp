@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <rapidcheck.h>
 
 #include <set>
+#include <system_error>
+#include <thread>
 
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"
@@ -116,6 +119,21 @@ TEST(ItemKeys, NoResultIsAnotherItemsFolder) {
                 ElementsAre("x/a-4", "x/a.jpg/1", "x/a-2", "x/a-3.png/1"));
     EXPECT_THAT(make_item_keys({"a.jpg", "a.backup/b.png", "c.png/d.png"}), ElementsAre("a", "a.backup/b", "c.png/d"))
         << "no collision";
+}
+
+// Every start of a thread fails: no address space has room for its stack.
+TEST(ItemKeys, NeedNoThreads) {
+    pthread_attr_t before, endless;
+    ASSERT_EQ(::pthread_getattr_default_np(&before), 0);
+    ASSERT_EQ(::pthread_getattr_default_np(&endless), 0);
+    ASSERT_EQ(::pthread_attr_setstacksize(&endless, std::size_t{1} << 50), 0);
+    ASSERT_EQ(::pthread_setattr_default_np(&endless), 0);
+    EXPECT_THROW(std::thread([] {}).join(), std::system_error);
+    Names names(1'000'001, "same.jpg");
+    for (std::size_t i = 0; i < names.size() - 2; ++i) names[i] = std::to_string(i);
+    const Names keys = make_item_keys(names);
+    EXPECT_EQ(keys.back(), "same.jpg-2");
+    EXPECT_EQ(::pthread_setattr_default_np(&before), 0);
 }
 
 TEST(ItemKeys, AnyListGivesUniqueCleanKeys) {
