@@ -12,7 +12,8 @@ from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM,
 # From a file system without hard links.
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 READ_ONLY = (*NO_ROOM, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE)
-flushed_folders = set()  # identities of folders whose own names are on the disk, up to the root of the file system
+# Identities of folders whose own names are on the disk, up to the root of the file system.
+flushed_folders: set[tuple[int, int]] = set()
 
 
 def put_once(path, value):

@@ -377,7 +377,7 @@ class Ages(JobInOutput):
                 [f"  GPU 0: shard 3, {words}, --run-dir /r/s3"], list(gpus_status.lines_of_workers(status)), more
             )
 
-    def test_a_worker_is_taken_over_from_its_producers_death_to_the_next_status(self):
+    def test_a_worker_is_taken_over_from_its_death_to_the_next_status(self):
         deaths = [{"who": "producer", "at_ns": 5}, {"who": "consumer-1", "at_ns": 7}]
         for reported, since in ((4, 5), (6, None)):
             worker = Worker(Device("GPU 0", {}), {}, status={"now_ns": reported}, launcher={"deaths": deaths})
