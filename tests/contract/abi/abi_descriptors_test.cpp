@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,6 +26,7 @@ namespace offramp::test {
 namespace {
 
 constexpr std::uint32_t kMostFree = 80;
+constexpr std::uint32_t kSlabs = 4;
 
 // While this lives, the process may open only `free` more descriptors.
 class Scarce {
@@ -151,7 +153,14 @@ class Descriptors : public AbiWorld {
         return std::make_unique<Egress>(EgressOptions{.run_dir = run_dir_,
                                                       .tensors = {{"scores", float32, {4, 3}}, {"ids", uint8, {4, 2}}},
                                                       .device = "cpu",
-                                                      .slabs = 4});
+                                                      .slabs = kSlabs});
+    }
+    // With the memory of all its slabs, which is made in the background.
+    std::unique_ptr<Egress> opened_with_slabs() const {
+        auto egress = opened();
+        const auto is_slab = [](const std::string& name) { return name.find(".s") != std::string::npos; };
+        while (std::ranges::count_if(left_in_shared_memory(), is_slab) < kSlabs) ::usleep(1000);
+        return egress;
     }
     void submit(Egress& egress) const { egress.submit({made_.scores.data(), made_.ids.data()}, kRows, nullptr); }
     // True if the call succeeded.
@@ -211,7 +220,7 @@ TEST_F(Descriptors, RunOutWhenAnEgressOpens) {
 TEST_F(Descriptors, RunOutWhenAConsumerJoins) {
     for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
         SCOPED_TRACE(free);
-        const auto egress = opened();
+        const auto egress = opened_with_slabs();
         {
             const Scarce scarce(free);
             fork_server_->begin({});
@@ -230,7 +239,7 @@ TEST_F(Descriptors, RunOutWhenAConsumerJoins) {
 TEST_F(Descriptors, RunOutWhileAnEgressWorksAndCloses) {
     for (std::uint32_t free = 0; free <= kMostFree; free += free < 16 ? 1 : 8) {
         SCOPED_TRACE(free);
-        auto egress = opened();
+        auto egress = opened_with_slabs();
         fork_server_->begin({});
         while (egress->stats().consumers == 0) ::usleep(1000);
         {
