@@ -19,7 +19,7 @@ constexpr std::size_t kHeader = 16;
 // Those of the file's first items.
 std::vector<std::uint64_t> hashes_in(std::span<const std::byte> file, std::uint64_t items) {
     std::vector<std::uint64_t> hashes(items);
-    if (file.size() >= kHeader + hashes.size() * sizeof hashes[0])
+    if (items > 0 && file.size() >= kHeader + hashes.size() * sizeof hashes[0])
         std::memcpy(hashes.data(), file.data() + kHeader, hashes.size() * sizeof hashes[0]);
     return hashes;
 }
