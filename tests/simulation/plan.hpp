@@ -20,7 +20,7 @@ enum class Action : std::uint8_t {
     Finish,        // a consumer completes, returns, fails or rejects its slab
     Wait,          // milliseconds pass
     Watch,         // seconds pass, and the broker runs meanwhile
-    Sleep,         // seconds or minutes pass, and nobody runs
+    Sleep,         // seconds or minutes pass, and no process runs
     Join,          // a new consumer
     Leave,         // SIGTERM for a consumer
     Stop,          // SIGSTOP for a consumer
