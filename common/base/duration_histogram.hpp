@@ -23,6 +23,11 @@ class DurationHistogram {
         counts_[static_cast<std::size_t>(bound - kBoundsNs.begin())] += times;
         sum_ns_ += duration_ns * times;
     }
+    DurationHistogram& operator+=(const DurationHistogram& more) {
+        for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
+        sum_ns_ += more.sum_ns_;
+        return *this;
+    }
     // One count per bound, and one beyond all bounds; not cumulative.
     const std::array<std::uint64_t, kBoundsNs.size() + 1>& counts() const { return counts_; }
     double seconds() const { return static_cast<double>(sum_ns_) / 1e9; }

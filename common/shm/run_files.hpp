@@ -26,6 +26,10 @@ inline constexpr const char* kItemShapes = "live/item-shapes";        // produce
 inline constexpr const char* kResultFolders = "live/result-folders";  // consumer/sinks/files/held_output.hpp
 inline constexpr std::array kOfAProducer{kEndpoint,      kSettings,   kListedRows,
                                          kPictureStamps, kItemShapes, kResultFolders};
+// A folder for each group of consumers, which is a run directory to them: live/endpoint, live/settings.toml, sockets,
+// dead-letters/.
+inline constexpr const char* kGroups = "groups";
+
 inline constexpr const char* kSpill = "live/spill";  // a folder; useless at the same time
 
 // A folder: files on their way to an object store (consumer/worker/uploads.hpp). The launcher removes it

@@ -26,11 +26,15 @@ namespace {
 constexpr std::string_view kPrefix = "offramp-";
 constexpr std::size_t kNonceDigits = 16;
 constexpr std::size_t kMaxRunIdBytes = 48;
+constexpr std::size_t kMaxGroupBytes = 16;
+constexpr std::string_view kLedger = "ledger";
+constexpr std::string_view kCells = "cells";
 constexpr std::chrono::milliseconds kNoWait{0};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_run_id_byte(char c) {
-    return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
+    return is_digit(c) || is_lower(c) || (c >= 'A' && c <= 'Z') || c == '.' || c == '_' || c == '-';
 }
 bool is_run_id(std::string_view text) {
     return !text.empty() && text.size() <= kMaxRunIdBytes && std::all_of(text.begin(), text.end(), is_run_id_byte);
@@ -40,8 +44,16 @@ std::string object_name(const RunNames& names, std::string_view suffix) {
     return "/" + std::string(kPrefix) + names.run_id + "-" + names.nonce_text() + "." + std::string(suffix);
 }
 
+std::string of_its_group(std::string_view kind, const RunNames& names) {
+    return names.group.empty() ? std::string(kind) : std::string(kind) + "-" + names.group;
+}
+
 bool is_suffix_of_ours(std::string_view suffix) {
-    if (suffix == "lock" || suffix == "ledger" || suffix == "cells") return true;
+    if (suffix == "lock") return true;
+    for (const std::string_view kind : {kLedger, kCells})
+        if (suffix.starts_with(kind) &&
+            (suffix == kind || (suffix[kind.size()] == '-' && RunNames::is_group_name(suffix.substr(kind.size() + 1)))))
+            return true;
     return suffix.size() >= 2 && suffix.size() <= 11 && suffix[0] == 's' &&
            std::all_of(suffix.begin() + 1, suffix.end(), is_digit);
 }
@@ -175,14 +187,19 @@ std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
 }  // namespace
 
 std::string RunNames::lock() const { return object_name(*this, "lock"); }
-std::string RunNames::ledger() const { return object_name(*this, "ledger"); }
-std::string RunNames::cells() const { return object_name(*this, "cells"); }
+std::string RunNames::ledger() const { return object_name(*this, of_its_group(kLedger, *this)); }
+std::string RunNames::cells() const { return object_name(*this, of_its_group(kCells, *this)); }
 std::string RunNames::span(std::uint32_t index) const { return object_name(*this, "s" + std::to_string(index)); }
 
 void RunNames::check_run_id(const std::string& run_id) {
     if (!is_run_id(run_id))
         throw ConfigError("run id '" + run_id + "' cannot name shared memory",
                           "Use 1 to 48 letters, digits, '.', '_' and '-'");
+}
+
+bool RunNames::is_group_name(std::string_view text) {
+    return !text.empty() && text.size() <= kMaxGroupBytes && is_lower(text[0]) &&
+           std::all_of(text.begin(), text.end(), [](char c) { return is_digit(c) || is_lower(c) || c == '-'; });
 }
 
 std::string RunNames::nonce_text() const { return fmt::format("{:0{}x}", nonce, kNonceDigits); }

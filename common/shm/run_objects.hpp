@@ -17,9 +17,11 @@ namespace offramp {
 // The names of a run's shared-memory objects. All contain the run's id and a random nonce, so that runs do not collide:
 //   /offramp-RUNID-NONCE.lock    held with a shared lock by every process of the run
 //   /offramp-RUNID-NONCE.ledger  /offramp-RUNID-NONCE.cells  /offramp-RUNID-NONCE.s0 .s1 ...
+// A run with groups of consumers has .ledger-GROUP and .cells-GROUP for each group instead.
 struct RunNames {
     std::string run_id;
     std::uint64_t nonce = 0;
+    std::string group{};  // whose ledger and cells; empty: a run without groups, or the run as a whole
 
     std::string lock() const;
     std::string ledger() const;
@@ -29,6 +31,9 @@ struct RunNames {
     // Checks a run id: letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the value.
     static void check_run_id(const std::string& run_id);
     static std::uint64_t random_nonce();
+    // A group's name: lower-case letters, digits and '-', beginning with a letter, at most 16 bytes.
+    static bool is_group_name(std::string_view text);
+    RunNames of_group(const std::string& name) const { return {run_id, nonce, name}; }
 
     // The nonce's form in names and in the endpoint: 16 hexadecimal digits.
     std::string nonce_text() const;

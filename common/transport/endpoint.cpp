@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <string_view>
 
 #include "common/base/error.hpp"
@@ -24,13 +25,15 @@
 namespace offramp {
 namespace {
 
-// The file, version 1. The first line is the version. Each key occurs exactly once, in any order; other keys are
-// invalid.
+// The file, version 1. The first line is the version. Each key occurs once, in any order; other keys are invalid.
+// Only a run with groups has the last two: `groups` in the run's own file, `group` in each group's.
 //   offramp-endpoint=1
 //   run_id=nightly-7
 //   nonce=00c0ffee00c0ffee        16 hexadecimal digits
 //   producer_pid=4711
 //   epoch=1
+//   groups=masks,vectors
+//   group=masks
 constexpr std::string_view kVersionLine = "offramp-endpoint=1";
 constexpr std::string_view kVersionKey = "offramp-endpoint=";
 constexpr std::size_t kMaxFileBytes = 1024;
@@ -69,6 +72,7 @@ class EndpointText {
         values_.erase(found);
         return value;
     }
+    std::string text_if_any(const std::string& key) { return values_.contains(key) ? text_of(key) : std::string(); }
     std::uint64_t number_of(const std::string& key, std::uint64_t most) {
         const std::string text = text_of(key);
         std::uint64_t value = 0;
@@ -136,12 +140,31 @@ std::string Endpoint::free_list_address() const {
 }
 std::string Endpoint::file() const { return run_dir + "/" + run_files::kEndpoint; }
 
+std::string Endpoint::group_dir(const std::string& run_dir, const std::string& group) {
+    return run_dir + "/" + run_files::kGroups + "/" + group;
+}
+
+Endpoint Endpoint::of_group(const std::string& group) const {
+    return {.run_dir = group_dir(run_dir, group),
+            .names = names.of_group(group),
+            .producer_pid = producer_pid,
+            .epoch = epoch};
+}
+
+void Endpoint::require_no_groups() const {
+    if (!groups.empty())
+        throw ConfigError(
+            fmt::format("the run in {} has groups of consumers ({})", run_dir, fmt::join(groups, ", ")),
+            "Join one of them, in " + group_dir(run_dir, groups.front()) + " for '" + groups.front() + "'");
+}
+
 void Endpoint::publish() const {
     RunNames::check_run_id(names.run_id);
     check_run_dir(run_dir);
     const std::string text = std::string(kVersionLine) + "\nrun_id=" + names.run_id + "\nnonce=" + names.nonce_text() +
                              "\nproducer_pid=" + std::to_string(producer_pid) + "\nepoch=" + std::to_string(epoch) +
-                             "\n";
+                             "\n" + (groups.empty() ? "" : fmt::format("groups={}\n", fmt::join(groups, ","))) +
+                             (names.group.empty() ? "" : "group=" + names.group + "\n");
     WholeFile whole(file(), 0644, [this](int problem) {
         return SystemError("writing the run's endpoint " + file(), problem,
                            way_to_write(problem, "The run directory must exist and be writable"),
@@ -169,6 +192,13 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     endpoint.names.nonce = text.nonce();
     endpoint.producer_pid = text.number_of("producer_pid", std::numeric_limits<pid_t>::max());
     endpoint.epoch = static_cast<std::uint32_t>(text.number_of("epoch", std::numeric_limits<std::uint32_t>::max()));
+    const std::string groups = text.text_if_any("groups");
+    for (const auto group : std::views::split(groups, ',')) endpoint.groups.emplace_back(group.begin(), group.end());
+    endpoint.names.group = text.text_if_any("group");
+    for (const std::string& group : endpoint.groups)
+        if (!RunNames::is_group_name(group)) text.fail("has the group '" + group + "', which is no group's name");
+    if (!endpoint.names.group.empty() && !RunNames::is_group_name(endpoint.names.group))
+        text.fail("has the group '" + endpoint.names.group + "', which is no group's name");
     text.expect_nothing_else();
     try {
         RunNames::check_run_id(endpoint.names.run_id);

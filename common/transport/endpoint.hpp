@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/unique_fd.hpp"
 #include "common/shm/run_objects.hpp"
@@ -17,12 +18,20 @@ struct Endpoint {
     RunNames names;
     std::uint64_t producer_pid = 0;
     std::uint32_t epoch = 0;
+    // A run with groups of consumers: their names, in order. Each has an endpoint of its own, in group_dir().
+    std::vector<std::string> groups{};
 
     // Each run and epoch has its own sockets: a consumer's old socket, which reconnects by itself, can never send
     // messages to the next producer. NAME is the lower half of nonce + epoch.
     std::string work_address() const;       // ipc://RUN_DIR/live/work-NAME.sock
     std::string free_list_address() const;  // ipc://RUN_DIR/live/free-NAME.sock
     std::string file() const;               // RUN_DIR/live/endpoint
+    // For a consumer of that group, a run directory.
+    static std::string group_dir(const std::string& run_dir, const std::string& group);  // RUN_DIR/groups/GROUP
+    // The group's endpoint.
+    Endpoint of_group(const std::string& group) const;
+    // Errors: ConfigError if the run has groups: a consumer joins one of them.
+    void require_no_groups() const;
 
     // Writes a temporary file, then renames it: readers see a complete file or none. Errors: SystemError.
     void publish() const;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "common/transport/endpoint.hpp"
 #include "common/wire/messages.hpp"
@@ -46,6 +47,9 @@ class BrokerPort {
     virtual bool try_receive_release(Inbound& inbound) = 0;
     // True if a message may be waiting that does not wake another thread from wait().
     virtual bool may_have_messages() = 0;
+    // For a thread that waits on several ports: false if a message may be waiting. Else adds the descriptors that will
+    // be readable when one comes, for another port's wait().
+    virtual bool prepare_wait(std::vector<int>& /*fds*/) { return !may_have_messages(); }
     // Returns when a message may be waiting, when one of `fds` is readable or hung up, or after `timeout`; may return
     // early.
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) {

@@ -103,7 +103,22 @@ class ZmqBrokerPort final : public BrokerPort {
 
     bool may_have_messages() override { return !work_.may_sleep() || !free_list_.may_sleep(); }
 
+    bool prepare_wait(std::vector<int>& fds) override {
+        if (!may_sleep()) return false;
+        fds.push_back(work_.to_poll().fd);
+        fds.push_back(free_list_.to_poll().fd);
+        return true;
+    }
+
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
+        if (!may_sleep()) return;
+        polled_.assign({work_.to_poll(), free_list_.to_poll()});
+        poll_until(polled_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery), turn);
+    }
+
+  private:
+    // After the checks that are due.
+    bool may_sleep() {
         const TimePoint now = std::chrono::steady_clock::now();
         if (now - checked_at_ >= kTheftCheckEvery) {
             at_work_.path->require_still_ours();
@@ -115,12 +130,9 @@ class ZmqBrokerPort final : public BrokerPort {
             at_free_list_.door->retry();
             retried_at_ = now;
         }
-        if (may_have_messages()) return;
-        polled_.assign({work_.to_poll(), free_list_.to_poll()});
-        poll_until(polled_, fds, std::min<std::chrono::nanoseconds>(timeout, kTheftCheckEvery), turn);
+        return !may_have_messages();
     }
 
-  private:
     void listen(zmq::socket_t& socket, const std::string& address, bool group_may_connect, Listening& at) {
         at.door.emplace(connections_);
         at.path.emplace(at.door->fd(), path_of(address), group_may_connect);

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 // The bytes of the ledger object and of the cells object. They record which process may use which slab, and survive
-// crashes.
+// crashes. A run with groups of consumers has both objects for each group.
 //
 //   ledger object   LedgerHeader (512 bytes)
 //                   LedgerConsumer[consumer_capacity]   64 bytes each
@@ -28,7 +28,7 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
-inline constexpr std::uint32_t kLedgerVersion = 1;
+inline constexpr std::uint32_t kLedgerVersion = 2;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
 inline constexpr std::uint32_t kMaxSlabs = 1U << 20;
@@ -67,7 +67,8 @@ struct SlabEntry {
     std::uint64_t word;      // state, attempt, generation
     std::uint64_t failures;  // the failure count: deaths that this filling may have caused
     std::array<std::uint64_t, kMaxHolders> holders;
-    std::array<std::uint64_t, 6> reserved;
+    std::uint64_t lost;  // the generation that another group of consumers could not process; 0: none
+    std::array<std::uint64_t, 5> reserved;
 };
 
 struct HeartbeatRecord {

@@ -97,6 +97,7 @@ std::optional<Endpoint> find_run(const std::string& run_dir, const WatchedFds& f
     for (bool first = true;; first = false) {
         if (has_input(fds.signals)) return std::nullopt;
         const auto endpoint = Endpoint::read(run_dir);
+        if (endpoint) endpoint->require_no_groups();
         if (nonce && is_over(run_dir, endpoint, *nonce)) return std::nullopt;
         if (endpoint && process_exists(endpoint->producer_pid)) return endpoint;
         if (endpoint) require_same_pid_namespace(run_dir, *endpoint);

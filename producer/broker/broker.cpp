@@ -5,142 +5,307 @@
 #include <cstdint>
 #include <utility>
 
-#include "common/base/trace.hpp"
+#include "common/base/error.hpp"
+#include "producer/broker/run_records.hpp"
 
 namespace offramp {
 
-Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
-               std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options)
-    : ledger_(ledger),
-      port_(port),
-      exchange_(exchange),
-      clock_(clock),
-      memory_(std::move(memory)),
-      options_(std::move(options)),
-      peers_(heartbeats),
-      slab_records_(ledger.slab_count(), clock),
-      ready_(ledger, clock),
-      returns_(ledger, slab_records_, ready_, totals_),
-      run_end_(ledger, port, exchange, clock, options_, peers_),
-      intake_(ledger, exchange, memory_, options_.progress, slab_records_, ready_, totals_, run_end_),
-      shortage_(ledger, exchange, clock, peers_, slab_records_),
-      spill_(ledger, exchange, clock, memory_, options_, slab_records_, ready_, totals_, run_end_),
-      dead_letters_(ledger, options_, slab_records_, totals_),
-      liveness_(ledger, exchange, watch, clock, memory_, options_, peers_, slab_records_, ready_, totals_, returns_,
-                run_end_),
-      continued_(ledger, port, watch, clock, options_, peers_, slab_records_, ready_, totals_, returns_, run_end_),
-      admission_(ledger, port, watch, clock, memory_, options_, peers_, totals_.refused, returns_, continued_,
-                 run_end_),
-      dispatcher_(ledger, port, clock, options_, peers_, slab_records_, ready_, totals_, dead_letters_, spill_,
-                  run_end_) {}
+// --- intake ---
 
-void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
-                   std::span<const SpilledSlab> spilled) {
-    continued_.adopt(in_flight, dead_letters);
-    for (const PublishedSlab& slab : dead_letters) dead_letters_.enqueue(slab.slab);
-    spill_.adopt(spilled);
-    continued_.expect_consumers_back();
+void Intake::take_published(const std::function<void(const PublishedSlab&)>& taken) {
+    const SlabExchange::Taken news = exchange_.take();
+    for (const std::uint32_t slab : news.abandoned)
+        for (const auto& group : groups_) group->ledger().abandon(slab);
+    publish(news.published, taken);
+    if (news.finished)
+        for (const auto& group : groups_) group->egress_finished();
 }
 
-void Broker::step() {
-    intake_.take_published();
-    dispatcher_.take_releases();
-    admission_.take_messages();
-    if (liveness_.poll_deaths()) {
-        // The dead consumer's last release or Disconnect may have come in since, and still counts.
-        dispatcher_.take_releases();
-        admission_.take_messages();
-        liveness_.reap_dead_peers();
-    }
-    if (const auto now = liveness_.begin_look()) {
-        shortage_.watch(*now);
-        liveness_.check_visibility_timeouts(*now);
-    }
-    peers_.remove_gone();
-    dead_letters_.free_written();
-    spill_.take_outcome();
-    if (intake_.grant_slabs()) spill_.note_egress_served();
-    intake_.report_shortage();
-    dispatcher_.dispatch();
-    spill_.set_to_work();
-    if (spill_.drop_oldest()) intake_.grant_slabs();
-    dead_letters_.write_next();
-    dispatcher_.acknowledge_releases();
-    run_end_.finish(spill_.empty());
-}
-
-bool Broker::dispatch_inline() {
-    if (run_end_.closing() || !spill_.empty() || spill_.is_wanted()) return false;
-    intake_.take_slabs();
-    if (intake_.grant_slabs()) spill_.note_egress_served();
-    dispatcher_.dispatch();
-    dispatcher_.acknowledge_releases();
-    // Messages may be waiting, seen while sending or not at all. A release among them frees a slab.
-    if (dead_letters_.has_next() || port_.may_have_messages()) return false;
-    intake_.report_shortage();
-    return !exchange_.listen();
-}
-
-const std::vector<int>& Broker::wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }
-
-std::chrono::nanoseconds Broker::patience() {
-    if (exchange_.listen()) return {};
-    const TimePoint now = clock_.now();
-    std::chrono::nanoseconds longest = LivenessMonitor::kLookInterval;
-    if (spill_.is_wanted()) longest = std::min(longest, Spill::kPatience);
-    return dispatcher_.patience(now, longest);
-}
-
-BrokerReport Broker::report() const {
-    BrokerReport report = totals_;
-    report.ended = ended();
-    report.slab_states.reserve(ledger_.slab_count());
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
-        const SlabState state = ledger_.word(slab).state;
-        report.slab_states.push_back(state);
-        if (state == SlabState::Ready || state == SlabState::Leased)
-            report.in_flight += slab_records_[slab].published.totals();
-    }
-    shortage_.describe(report);
-    std::sort(report.consumers.begin(), report.consumers.end(),
-              [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });
-    return report;
-}
-
-void Intake::take_published() {
-    const SlabExchange::Taken taken = exchange_.take();
-    for (const std::uint32_t slab : taken.abandoned) ledger_.abandon(slab);
-    publish(taken.published);
-    if (taken.finished) run_end_.egress_finished();
-}
-
-void Intake::publish(std::span<const PublishedSlab> slabs) {
+// The first group's count decides: the others follow, after a death in between through the next producer
+// (producer/recovery/run_recovery.hpp).
+void Intake::publish(std::span<const PublishedSlab> slabs, const std::function<void(const PublishedSlab&)>& taken) {
     for (const PublishedSlab& published : slabs) {
-        const TraceRange range(TraceName::Publish, published.first_batch);
-        count_step(progress_, CountedStep::Publish, published, ledger_);
-        ledger_.publish(published.slab);
-        slab_records_[published.slab] = {.published = published};
-        totals_.published += published.totals();
-        ready_.append(published.slab);
+        for (const auto& group : groups_) group->take(published);
+        if (taken) taken(published);
     }
 }
 
 bool Intake::grant_slabs() {
-    const std::uint32_t wanted = exchange_.grants_wanted(ledger_.slab_count());
+    const std::uint32_t wanted = exchange_.grants_wanted(groups_.front()->ledger().slab_count());
     grants_.clear();
     while (grants_.size() < wanted) {
-        const auto slab = ledger_.acquire(memory_.usable);
+        const auto slab = acquire();
+        if (!slab && drop_for_egress()) continue;
         if (!slab) break;
-        grants_.push_back({*slab, ledger_.word(*slab).generation, memory_.bytes_of(*slab)});
+        const GroupBroker& first = *groups_.front();
+        grants_.push_back({*slab, first.ledger().word(*slab).generation, first.memory().bytes_of(*slab)});
     }
     exchange_.grant(grants_);
     // A pool that is still being made is not a shortage.
-    is_short_ = grants_.size() < wanted && ledger_.count(SlabState::Free) == 0;
+    is_short_ = grants_.size() < wanted && !is_any_free();
     return !grants_.empty();
+}
+
+std::optional<std::uint32_t> Intake::acquire() {
+    GroupBroker& fewest = fewest_free();
+    if (groups_.size() == 1) return fewest.ledger().acquire(fewest.memory().usable);
+    const auto slab = fewest.ledger().acquire(
+        [&](std::uint32_t one) { return fewest.memory().usable(one) && free_in_others(one, fewest, false); });
+    if (slab)
+        for (const auto& group : groups_)
+            if (group.get() != &fewest) group->ledger().acquire_also(*slab);
+    return slab;
+}
+
+bool Intake::free_in_others(std::uint32_t slab, const GroupBroker& apart, bool required_alone) const {
+    return std::ranges::all_of(groups_, [&](const auto& group) {
+        return group.get() == &apart || (required_alone && group->options().optional) ||
+               group->ledger().word(slab).state == SlabState::Free;
+    });
+}
+
+// The group with the fewest free slabs limits the others.
+GroupBroker& Intake::fewest_free() const {
+    return **std::ranges::min_element(groups_, {},
+                                      [](const auto& group) { return group->ledger().count(SlabState::Free); });
+}
+
+bool Intake::is_any_free() const {
+    const GroupBroker& fewest = fewest_free();
+    return groups_.size() == 1
+               ? fewest.ledger().count(SlabState::Free) > 0
+               : fewest.ledger().any_free([&](std::uint32_t slab) { return free_in_others(slab, fewest, false); });
+}
+
+// Makes a slab free that only optional groups have.
+bool Intake::drop_for_egress() {
+    if (groups_.size() == 1 || is_any_free()) return false;
+    bool dropped = false;
+    for (const auto& group : groups_)
+        dropped = (group->options().optional &&
+                   group->drop_oldest_of([&](std::uint32_t slab) { return free_in_others(slab, *group, true); })) ||
+                  dropped;
+    return dropped;
 }
 
 void Intake::report_shortage() {
     if (is_short_) exchange_.note_shortage();
+}
+
+void Intake::withdraw() {
+    for (const std::uint32_t slab : exchange_.withdraw_grants())
+        for (const auto& group : groups_) group->ledger().abandon(slab);
+}
+
+// --- whole slabs ---
+
+void WholeSlabs::mark_lost(std::uint32_t slab, std::uint64_t generation) {
+    for (const auto& group : groups_)
+        if (group->ledger().word(slab).generation == generation) group->ledger().mark_lost(slab);
+}
+
+void WholeSlabs::adopt() {
+    SlabTotals in_flight;
+    for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
+        Fate& fate = fates_[slab];
+        const GroupBroker* open = nullptr;
+        std::uint64_t generation = 0;
+        for (const auto& group : groups_) {
+            const SlabWord word = group->ledger().word(slab);
+            const bool in_flight_here = word.state == SlabState::Ready || word.state == SlabState::Leased;
+            if (group->options().optional || (!in_flight_here && word.state != SlabState::DeadLettered)) continue;
+            generation = word.generation;
+            if (in_flight_here) {
+                open = group.get();
+                ++fate.open;
+            }
+            fate.lost = fate.lost || !in_flight_here || group->ledger().is_lost(slab);
+        }
+        if (fate.lost) mark_lost(slab, generation);
+        if (open != nullptr && !fate.lost) in_flight += open->published(slab).totals();
+    }
+    for (const auto& group : groups_) {
+        if (group->options().optional) continue;
+        const BrokerReport report = group->report();
+        totals_.published = report.published;
+        if (report.dead_lettered.samples >= totals_.dead_lettered.samples) totals_.dead_lettered = report.dead_lettered;
+    }
+    totals_.completed = totals_.published;
+    totals_.completed -= totals_.dead_lettered;
+    totals_.completed -= in_flight;
+}
+
+void WholeSlabs::note_published(const PublishedSlab& published) {
+    fates_[published.slab] = {.open = static_cast<std::uint8_t>(std::ranges::count_if(
+                                  groups_, [](const auto& group) { return !group->options().optional; }))};
+    totals_.published += published.totals();
+}
+
+bool WholeSlabs::note_completed(const PublishedSlab& published, std::uint64_t now_ns, std::uint64_t warmup_batches) {
+    Fate& fate = fates_[published.slab];
+    expect(fate.open > 0, "each required group completes a slab once");
+    if (--fate.open > 0 || fate.lost) return false;
+    totals_.complete(published.totals(), now_ns, warmup_batches);
+    return true;
+}
+
+bool WholeSlabs::note_lost(const PublishedSlab& published, std::uint64_t generation) {
+    Fate& fate = fates_[published.slab];
+    mark_lost(published.slab, generation);
+    --fate.open;
+    if (std::exchange(fate.lost, true)) return false;
+    totals_.dead_lettered += published.totals();
+    return true;
+}
+
+// The least finished of the groups' states.
+SlabState WholeSlabs::state_of(std::uint32_t slab) const {
+    for (const SlabState state :
+         {SlabState::Filling, SlabState::Leased, SlabState::Ready, SlabState::DeadLettered, SlabState::Retired})
+        for (const auto& group : groups_)
+            if (group->ledger().word(slab).state == state) return state;
+    return SlabState::Free;
+}
+
+BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
+    BrokerReport whole = totals_;
+    whole.in_flight = whole.published;
+    whole.in_flight -= whole.completed;
+    whole.in_flight -= whole.dead_lettered;
+    whole.dead_letters = groups.front().dead_letters;
+    for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
+        whole.slab_states.push_back(state_of(slab));
+        ++whole.slabs[static_cast<std::size_t>(whole.slab_states.back())];
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+        const BrokerReport& group = groups[i];
+        whole.groups.push_back(groups_[i]->group_report(group));
+        whole.redelivered += group.redelivered;
+        whole.deliveries += group.deliveries;
+        for (std::size_t outcome = 0; outcome < kReleaseOutcomes; ++outcome)
+            whole.releases[outcome] += group.releases[outcome];
+        whole.repeated_releases += group.repeated_releases;
+        for (const auto& [reason, times] : group.refused) whole.refused[reason] += times;
+        whole.queue += group.queue;
+        whole.process += group.process;
+        whole.slab_failures += group.slab_failures;
+        whole.consumers.insert(whole.consumers.end(), group.consumers.begin(), group.consumers.end());
+        if (!group.last_failure.empty()) whole.last_failure = group.last_failure;
+        whole.payloads_lost += group.payloads_lost;
+        whole.visibility_timeouts += group.visibility_timeouts;
+        whole.stalled_killed += group.stalled_killed;
+        if (whole.shortage_reason.empty()) {
+            whole.shortage_reason = group.shortage_reason;
+            whole.shortage = group.shortage;
+        }
+    }
+    return whole;
+}
+
+// --- the broker ---
+
+Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
+               std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options)
+    : Broker({BrokerGroup{ledger, port, heartbeats, std::move(memory), std::move(options)}}, exchange, watch, clock) {}
+
+Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock)
+    : exchange_(exchange), clock_(clock), intake_(groups_, exchange) {
+    const bool alone = groups.size() == 1;
+    const auto dead_letters = std::make_shared<DeadLetterList>();
+    for (BrokerGroup& group : groups) {
+        if (!alone) tell_whole(group.options);
+        groups_.push_back(std::make_unique<GroupBroker>(std::move(group), exchange, watch, clock, dead_letters));
+    }
+    if (alone) return;
+    whole_.emplace(groups_);
+    taken_ = [this](const PublishedSlab& published) { whole_->note_published(published); };
+}
+
+// A group of several tells what it completed and lost to the whole, which tells the run.
+void Broker::tell_whole(BrokerOptions& options) {
+    const auto run_completed = std::exchange(options.on_completed, {});
+    const auto run_lost = std::exchange(options.on_dead_letter, {});
+    if (options.optional) return;
+    options.on_completed = [this, run_completed, warmup = options.warmup_batches](const PublishedSlab& published) {
+        if (whole_->note_completed(published, to_ns(clock_.now()), warmup) && run_completed) run_completed(published);
+    };
+    options.before_dead_letter = [this, run_lost, number = groups_.size()](const PublishedSlab& published) {
+        const std::uint64_t generation = groups_[number]->ledger().word(published.slab).generation;
+        if (whole_->note_lost(published, generation) && run_lost) run_lost(published);
+    };
+}
+
+void Broker::adopt(std::span<const AdoptedSlabs> groups) {
+    expect(groups.size() == groups_.size(), "each group is adopted");
+    for (std::size_t i = 0; i < groups.size(); ++i) groups_[i]->adopt(groups[i]);
+    if (whole_) whole_->adopt();
+}
+
+void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
+                   std::span<const SpilledSlab> spilled) {
+    const AdoptedSlabs adopted{in_flight, dead_letters, spilled};
+    adopt(std::span(&adopted, 1));
+}
+
+void Broker::step() {
+    intake_.take_published(taken_);
+    for (const auto& group : groups_) group->take_messages();
+    if (intake_.grant_slabs())
+        for (const auto& group : groups_) group->note_egress_served();
+    intake_.report_shortage();
+    bool dropped = false;
+    for (const auto& group : groups_) dropped = group->hand_out() || dropped;
+    if (dropped) intake_.grant_slabs();
+    if (groups_.front()->approaching_end()) intake_.withdraw();
+    for (const auto& group : groups_) group->finish();
+}
+
+bool Broker::dispatch_inline() {
+    if (std::ranges::any_of(groups_, [](const auto& group) { return group->is_busy_otherwise(); })) return false;
+    intake_.take_slabs(taken_);
+    if (intake_.grant_slabs())
+        for (const auto& group : groups_) group->note_egress_served();
+    for (const auto& group : groups_) group->hand_out_new();
+    // Messages may be waiting, seen while sending or not at all. A release among them frees a slab.
+    if (std::ranges::any_of(groups_, [](const auto& group) { return group->has_more_to_do(); })) return false;
+    intake_.report_shortage();
+    return !exchange_.listen();
+}
+
+const std::vector<int>& Broker::wait_fds() {
+    if (groups_.size() == 1) return groups_.front()->wait_fds();
+    wait_fds_.assign(1, exchange_.wake_fd());
+    for (const auto& group : groups_) {
+        const std::vector<int>& fds = group->wait_fds();
+        wait_fds_.insert(wait_fds_.end(), fds.begin() + 1, fds.end());
+    }
+    return wait_fds_;
+}
+
+std::chrono::nanoseconds Broker::patience() {
+    if (exchange_.listen()) return {};
+    const TimePoint now = clock_.now();
+    auto longest = groups_.front()->patience(now);
+    for (const auto& group : groups_) longest = std::min(longest, group->patience(now));
+    return longest;
+}
+
+void Broker::abort() {
+    for (const auto& group : groups_) group->abort();
+}
+
+bool Broker::ended() const {
+    return std::ranges::all_of(groups_, [](const auto& group) { return group->ended(); });
+}
+
+BrokerReport Broker::report() const {
+    if (!whole_) return groups_.front()->report();
+    std::vector<BrokerReport> groups;
+    groups.reserve(groups_.size());
+    for (const auto& group : groups_) groups.push_back(group->report());
+    BrokerReport report = whole_->report(groups);
+    report.ended = ended();
+    return report;
 }
 
 }  // namespace offramp

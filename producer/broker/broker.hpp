@@ -1,131 +1,143 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "common/base/clock.hpp"
 #include "common/transport/ports.hpp"
 #include "common/wire/ledger_layout.hpp"
-#include "producer/broker/admission.hpp"
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
-#include "producer/broker/dead_letters.hpp"
-#include "producer/broker/dispatcher.hpp"
-#include "producer/broker/liveness_monitor.hpp"
+#include "producer/broker/group_broker.hpp"
 #include "producer/broker/peers.hpp"
-#include "producer/broker/run_end.hpp"
-#include "producer/broker/run_records.hpp"
-#include "producer/broker/shortage_report.hpp"
-#include "producer/broker/slab_records.hpp"
-#include "producer/broker/spill.hpp"
-#include "producer/broker/spill_store.hpp"
 #include "producer/ledger/slab_ledger.hpp"
 #include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 
-// The egress's side: filled slabs in, free ones out.
+// The groups of a run, by their number.
+using GroupBrokers = std::vector<std::unique_ptr<GroupBroker>>;
+
+// The egress's side: filled slabs in, free ones out. A slab is free when it is free in every group.
 //
 // Owns: whether the last grant was short. Borrows: what its constructor names. Thread: the broker's. Blocks: never.
 // Errors: none.
 class Intake {
   public:
-    Intake(SlabLedger& ledger, SlabExchange& exchange, const SlabMemory& memory, ProgressLog* progress,
-           SlabRecords& slab_records, ReadyQueue& ready, BrokerReport& totals, RunEnd& run_end)
-        : ledger_(ledger),
-          exchange_(exchange),
-          memory_(memory),
-          progress_(progress),
-          slab_records_(slab_records),
-          ready_(ready),
-          totals_(totals),
-          run_end_(run_end) {}
+    Intake(const GroupBrokers& groups, SlabExchange& exchange) : groups_(groups), exchange_(exchange) {}
 
-    // Takes everything from the egress.
-    void take_published();
+    // Takes everything from the egress. `taken`: called for each slab once all groups have it.
+    void take_published(const std::function<void(const PublishedSlab&)>& taken);
     // Takes filled slabs only: the rest waits for the broker's own step.
-    void take_slabs() { publish(exchange_.take_published()); }
+    void take_slabs(const std::function<void(const PublishedSlab&)>& taken) {
+        publish(exchange_.take_published(), taken);
+    }
     // True if the egress got one.
     bool grant_slabs();
     // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
     void report_shortage();
+    // Takes back what the egress will not fill.
+    void withdraw();
 
   private:
-    void publish(std::span<const PublishedSlab> slabs);
+    void publish(std::span<const PublishedSlab> slabs, const std::function<void(const PublishedSlab&)>& taken);
+    std::optional<std::uint32_t> acquire();
+    bool free_in_others(std::uint32_t slab, const GroupBroker& apart, bool required_alone) const;
+    bool is_any_free() const;
+    GroupBroker& fewest_free() const;
+    bool drop_for_egress();
 
-    SlabLedger& ledger_;
+    const GroupBrokers& groups_;
     SlabExchange& exchange_;
-    const SlabMemory& memory_;
-    ProgressLog* const progress_;
-    SlabRecords& slab_records_;
-    ReadyQueue& ready_;
-    BrokerReport& totals_;
-    RunEnd& run_end_;
     std::vector<SlabExchange::Grant> grants_;  // kept for its memory
     bool is_short_ = false;
 };
 
-// Hands slabs to consumers and records what became of them: messages, liveness, and the one ledger.
-// common/design/wire-protocol.md describes the protocol; this is the producer's side.
+// The fate of slabs in a run with several groups: completed when every required group has completed it, lost when one
+// of them cannot process it. After a death the ledgers tell: a lost slab is marked in each ledger that still has it.
 //
-// Its parts do the work, in the order shown in step(). Each part's constructor names what it touches.
+// Owns: the fate of each slab, and the totals. Borrows: the groups. Thread: the broker's. Blocks: never. Errors: none.
+class WholeSlabs {
+  public:
+    explicit WholeSlabs(const GroupBrokers& groups) : groups_(groups), fates_(groups.front()->ledger().slab_count()) {}
+
+    // Continues after a recovery. Where several groups had dead letters before it, the total of lost slabs is the
+    // largest of theirs.
+    void adopt();
+    void note_published(const PublishedSlab& published);
+    // A required group completed it; true if the slab is completed by that.
+    bool note_completed(const PublishedSlab& published, std::uint64_t now_ns, std::uint64_t warmup_batches);
+    // A required group counted it as a dead letter, and has not taken that step yet. True the first time.
+    bool note_lost(const PublishedSlab& published, std::uint64_t generation);
+    // The run's report. `groups`: each group's, in order.
+    BrokerReport report(std::span<const BrokerReport> groups) const;
+
+  private:
+    struct Fate {
+        std::uint8_t open = 0;  // required groups that have not completed it
+        bool lost = false;
+    };
+    void mark_lost(std::uint32_t slab, std::uint64_t generation);
+    SlabState state_of(std::uint32_t slab) const;
+
+    const GroupBrokers& groups_;
+    std::vector<Fate> fates_;  // by slab
+    BrokerReport totals_;
+};
+
+// Hands slabs to the consumers of every group. One thread steps all groups, so a death leaves at most one step of one
+// group half done.
 //
-// Owns: the parts, and the records of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
-// records. Thread: one at a time, the owner of ledger and port. Blocks: never (the thread that steps it waits on the
-// port and wait_fds()). Errors: consumers' errors are counted and answered; only a broken system throws.
+// Owns: the groups' brokers. Borrows: exchange, watch, clock, and what BrokerGroup names. Thread: one at a time, the
+// owner of ledgers and ports. Blocks: never (the thread that steps it waits on the ports and wait_fds()). Errors:
+// consumers' errors are counted and answered; only a broken system throws.
 class Broker {
   public:
     using SlabMemory = offramp::SlabMemory;
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
+    // At least one group; if there are several, they have names, at least one is required, and none spills or drops.
+    // Every group's ledger has the same slabs.
+    Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock);
     Broker(const Broker&) = delete;
     Broker& operator=(const Broker&) = delete;
 
-    // Call before the first step, over an adopted ledger. Continues the record in `progress`, the Ready slabs in this
-    // order, dead letters that are still there, and spilled slabs. Waits for the previous producer's consumers to come
-    // back. Takes back the slabs of dead ones, which does not count as a failure.
+    // Call before the first step, over adopted ledgers; by group.
+    void adopt(std::span<const AdoptedSlabs> groups);
     void adopt(std::span<const PublishedSlab> in_flight, std::span<const PublishedSlab> dead_letters,
                std::span<const SpilledSlab> spilled = {});
 
     // Takes all waiting messages and slabs, and hands out what it can.
     void step();
-    // The part of a step that newly published slabs need, while the stepping thread sleeps in the port's wait(). Called
+    // The part of a step that newly published slabs need, while the stepping thread sleeps in a port's wait(). Called
     // by the thread that has the turn. False: a step is due.
     bool dispatch_inline();
-    // Descriptors that call for another step, besides the port's own. Valid until the next step.
+    // Descriptors that call for another step, besides the ports' own. Valid until the next step.
     const std::vector<int>& wait_fds();
     // The longest time until the next step. From here to that step, the exchange notifies of new work; 0 if there is
     // some already.
     std::chrono::nanoseconds patience();
     // Orders every consumer to return what it has not begun and to leave. No slab is handed out after it.
-    void abort() { run_end_.abort(); }
-    bool ended() const { return run_end_.ended(); }
+    void abort();
+    bool ended() const;
     BrokerReport report() const;
 
   private:
-    const SlabLedger& ledger_;
-    BrokerPort& port_;
+    void tell_whole(BrokerOptions& options);
+
     SlabExchange& exchange_;
     const Clock& clock_;
-    const SlabMemory memory_;
-    const BrokerOptions options_;
-
-    PeerTable peers_;
-    SlabRecords slab_records_;
-    ReadyQueue ready_;
-    BrokerReport totals_;  // running counters; report() adds values that are computed on request
-    SlabReturns returns_;
-    RunEnd run_end_;
+    GroupBrokers groups_;
     Intake intake_;
-    ShortageReport shortage_;
-    Spill spill_;
-    DeadLetters dead_letters_;
-    LivenessMonitor liveness_;
-    ContinuedRun continued_;
-    Admission admission_;
-    Dispatcher dispatcher_;
+    std::optional<WholeSlabs> whole_;                  // of several groups
+    std::function<void(const PublishedSlab&)> taken_;  // empty for one group
+    std::vector<int> wait_fds_;
 };
 
 }  // namespace offramp

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "producer/broker/dead_letter_writer.hpp"
@@ -17,7 +18,16 @@
 
 namespace offramp {
 
+// A group of consumers with its own post-processing.
+struct ConsumerGroup {
+    std::string name;        // RunNames::is_group_name()
+    bool optional = false;   // it never holds the pool: its oldest waiting slab is dropped when no slab is free
+    std::uint64_t work = 0;  // BrokerOptions::work
+};
+
 struct BrokerOptions {
+    std::string group;      // ConsumerGroup::name; empty: the run has one group, without a name
+    bool optional = false;  // ConsumerGroup::optional
     std::uint64_t run_nonce = 0;
     std::uint64_t work = 0;           // hash of the processing that consumers must announce (SlabWork::hash)
     std::vector<uid_t> allowed_uids;  // users whose consumers are admitted
@@ -29,13 +39,19 @@ struct BrokerOptions {
     ProgressLog* progress = nullptr;  // counts steps for a successor; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
     std::function<void(const PublishedSlab&)> on_dead_letter;  // a slab became a dead letter; on the broker's thread
-    bool kill_stalled = false;                                 // kill a stalled consumer
-    std::shared_ptr<DeadLetterWriter> dead_letters;            // keeps their payloads; null: they are only counted
+    std::function<void(const PublishedSlab&)> before_dead_letter{};  // it is counted as one; set by the broker
+    bool kill_stalled = false;                                       // kill a stalled consumer
+    std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
     // With it, the oldest waiting slab is dropped when the egress asks for that. Called before the drop, on the
     // broker's thread.
     std::function<void(const SlabTicket&, std::span<const std::byte>)> on_dropped;
 };
+
+// The beginning of a message about one group of several.
+inline std::string in_group(const BrokerOptions& options) {
+    return options.group.empty() ? "" : "group '" + options.group + "': ";
+}
 
 // Where a granted slab's bytes are, and whether they may be used yet.
 struct SlabMemory {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@ inline constexpr const char* kShortageDraining = "draining";         // every co
 
 // One consumer session, living or past.
 struct ConsumerReport {
+    std::string group{};  // empty in a run without groups
     std::uint64_t pid = 0;
     std::uint64_t session = 0;
     std::uint32_t consumer_index = 0;
@@ -41,6 +43,7 @@ struct ConsumerReport {
 };
 
 struct DeadLetter {
+    std::string group{};  // the one that could not process it; empty in a run without groups
     std::uint64_t first_batch = 0;
     std::uint32_t samples = 0;
     std::uint64_t deaths = 0;         // of consumers at work on it
@@ -85,6 +88,16 @@ class DeadLetterList {
     std::vector<DeadLetter> letters_;
 };
 
+// One group of consumers.
+struct GroupReport {
+    std::string name;
+    bool optional = false;
+    SlabTotals published, completed, dead_lettered, in_flight, dropped;
+    std::array<std::uint32_t, kSlabStates> slabs{};
+    std::uint32_t consumers = 0;  // present
+    std::string shortage;         // why it keeps the run from a free slab; empty: it does not
+};
+
 // How often each reason to refuse a message occurred, by its words (refusals.hpp).
 using RefusalCounts = std::map<std::string, std::uint64_t>;
 
@@ -119,6 +132,8 @@ struct BrokerReport {
     std::uint64_t visibility_timeouts = 0;  // consumers that made no progress for a visibility timeout
     std::uint64_t stalled_killed = 0;       // of those: killed
     bool ended = false;                     // nothing is in flight, and every consumer has been ordered to leave
+    std::vector<GroupReport> groups;  // empty in a run without groups. A slab is completed when every required group
+                                      // has completed it, and a dead letter when one of them cannot process it
 
     // Counts a completed slab. The steady state begins after `warmup_batches`.
     void complete(const SlabTotals& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
@@ -130,10 +145,15 @@ struct BrokerReport {
             before_steady = completed;
         }
     }
-    // published = completed + in flight + spilled + dead_lettered + dropped, in samples.
+    // published = completed + in flight + spilled + dead_lettered + dropped, in samples, also for each group.
     bool conserved() const {
+        const auto of_a_group = [](const GroupReport& group) {
+            return group.published.samples == group.completed.samples + group.in_flight.samples +
+                                                  group.dead_lettered.samples + group.dropped.samples;
+        };
         return published.samples ==
-               completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples + dropped.samples;
+                   completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples + dropped.samples &&
+               std::ranges::all_of(groups, of_a_group);
     }
 };
 

@@ -96,8 +96,20 @@ void BrokerThread::serve(const Parts& parts) {
             keep(parts.broker->report());
             next_report = now + kReportInterval;
         }
-        if (!parts.broker->ended()) parts.port->wait(parts.broker->wait_fds(), parts.broker->patience(), turn);
+        if (!parts.broker->ended()) wait(parts, turn);
     }
+}
+
+void BrokerThread::wait(const Parts& parts, std::unique_lock<std::mutex>& turn) {
+    const std::vector<int>* fds = &parts.broker->wait_fds();
+    auto patience = parts.broker->patience();
+    if (parts.ports.size() > 1) {
+        wait_fds_ = *fds;
+        for (auto port = parts.ports.begin() + 1; port != parts.ports.end(); ++port)
+            if (!(*port)->prepare_wait(wait_fds_)) patience = {};
+        fds = &wait_fds_;
+    }
+    parts.ports.front()->wait(*fds, patience, turn);
 }
 
 // Runs on the publishing thread. If another thread has the turn, it is awake and will see the slab.

@@ -6,20 +6,21 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "producer/broker/broker.hpp"
 #include "producer/broker/broker_report.hpp"
 
 namespace offramp {
 
-// Runs a broker on its own thread: steps it, sleeps on its port, and keeps a copy of its totals for readers. While it
+// Runs a broker on its own thread: steps it, sleeps on its ports, and keeps a copy of its totals for readers. While it
 // sleeps, the thread that publishes a slab takes the turn and hands the slab on: one wake-up less per slab. Borrows:
 // what the parts borrow. Thread: any. Blocks: join(), until nothing is in flight. Errors: the broker's failure is
 // thrown by join().
 class BrokerThread {
   public:
     struct Parts {
-        std::unique_ptr<BrokerPort> port;
+        std::vector<std::unique_ptr<BrokerPort>> ports;  // by group
         std::unique_ptr<Broker> broker;
     };
     // The end, reported once, on the new thread; each callback may be empty.
@@ -27,8 +28,8 @@ class BrokerThread {
         std::function<void()> on_end;  // the broker's report has `ended`
         std::function<void()> on_failure;
     };
-    // `make` runs on the new thread, which makes and destroys the port. The constructor returns after it, or throws its
-    // error; `listener` is not called then.
+    // `make` runs on the new thread, which makes and destroys the ports. The constructor returns after it, or throws
+    // its error; `listener` is not called then.
     BrokerThread(std::function<Parts()> make, SlabExchange& exchange, Listener listener);
     ~BrokerThread();
     BrokerThread(const BrokerThread&) = delete;
@@ -48,6 +49,7 @@ class BrokerThread {
     };
     void run(const std::function<Parts()>& make);
     void serve(const Parts& parts);
+    void wait(const Parts& parts, std::unique_lock<std::mutex>& turn);
     static bool inline_dispatch(Place& place);
     void keep(BrokerReport report);
 
@@ -58,6 +60,7 @@ class BrokerThread {
     mutable std::mutex mutex_;
     std::shared_ptr<const BrokerReport> report_;  // never changed: readers copy it without the lock
     std::exception_ptr failure_;
+    std::vector<int> wait_fds_;
     std::atomic<int> started_{0};  // 1: running, 2: failed to start
     std::thread thread_;
 };

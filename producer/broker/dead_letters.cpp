@@ -45,10 +45,11 @@ std::string DeadLetters::reason_of(std::uint32_t slab) const {
 void DeadLetters::dead_letter(std::uint32_t slab) {
     const SlabRecord& slab_record = slab_records_[slab];
     count_step(options_.progress, CountedStep::DeadLetter, slab_record.published, ledger_);
+    if (options_.before_dead_letter) options_.before_dead_letter(slab_record.published);
     ledger_.dead_letter(slab);
     totals_.dead_lettered += slab_record.published.totals();
-    spdlog::error("batch {} became a dead letter: {}; {} samples", slab_record.published.first_batch, reason_of(slab),
-                  slab_record.published.samples);
+    spdlog::error("{}batch {} became a dead letter: {}; {} samples", in_group(options_),
+                  slab_record.published.first_batch, reason_of(slab), slab_record.published.samples);
     if (options_.on_dead_letter) options_.on_dead_letter(slab_record.published);
     enqueue(slab);
 }
@@ -56,7 +57,8 @@ void DeadLetters::dead_letter(std::uint32_t slab) {
 void DeadLetters::enqueue(std::uint32_t slab) {
     const SlabRecord& slab_record = slab_records_[slab];
     const std::size_t entry = totals_.dead_letters->add(
-        {.first_batch = slab_record.published.first_batch,
+        {.group = options_.group,
+         .first_batch = slab_record.published.first_batch,
          .samples = slab_record.published.samples,
          .deaths = deaths_of(slab),
          .failures = slab_record.failures,

@@ -13,8 +13,7 @@ void RunEnd::abort() {
 }
 
 void RunEnd::finish(bool disk_is_empty) {
-    if (ended_ || !(finished_ || aborting_)) return;
-    for (const std::uint32_t slab : exchange_.withdraw_grants()) ledger_.abandon(slab);
+    if (ended_ || !approaching()) return;
     const auto of = [&](SlabState state) { return ledger_.count(state); };
     // Dead letters must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&

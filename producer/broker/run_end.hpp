@@ -9,7 +9,6 @@
 #include "producer/broker/broker_options.hpp"
 #include "producer/broker/peers.hpp"
 #include "producer/ledger/slab_ledger.hpp"
-#include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 
@@ -20,9 +19,9 @@ namespace offramp {
 // consumers that do not disconnect in time are counted in the log.
 class RunEnd {
   public:
-    RunEnd(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, const Clock& clock,
-           const BrokerOptions& options, PeerTable& peers)
-        : ledger_(ledger), port_(port), exchange_(exchange), clock_(clock), options_(options), peers_(peers) {}
+    RunEnd(const SlabLedger& ledger, BrokerPort& port, const Clock& clock, const BrokerOptions& options,
+           PeerTable& peers)
+        : ledger_(ledger), port_(port), clock_(clock), options_(options), peers_(peers) {}
 
     // The egress will publish nothing more.
     void egress_finished() { finished_ = true; }
@@ -34,14 +33,14 @@ class RunEnd {
     void send_drain(Peer& peer, DrainReason reason) const;
 
     bool aborting() const { return aborting_; }
-    bool begun() const { return until_.has_value(); }      // every consumer was ordered to leave
-    bool closing() const { return aborting_ || begun(); }  // no slab is handed out any more
+    bool approaching() const { return finished_ || aborting_; }  // the egress gets no more slabs
+    bool begun() const { return until_.has_value(); }            // every consumer was ordered to leave
+    bool closing() const { return aborting_ || begun(); }        // no slab is handed out any more
     bool ended() const { return ended_; }
 
   private:
-    SlabLedger& ledger_;
+    const SlabLedger& ledger_;
     BrokerPort& port_;
-    SlabExchange& exchange_;
     const Clock& clock_;
     const BrokerOptions& options_;
     PeerTable& peers_;

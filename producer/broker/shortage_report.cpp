@@ -77,7 +77,8 @@ void ShortageReport::describe_shortage(BrokerReport& report) const {
                                  : others == of(SlabState::DeadLettered) ? kShortageDeadLetters
                                                                          : kShortageFilling;
     std::string& text = report.shortage;
-    text = living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
+    text = in_group(options_);
+    text += living == 0 ? "no consumers" : staying == 0 ? "every consumer is leaving" : "all slabs are in use";
     for (std::size_t state = 1; state < kSlabStates; ++state)
         if (report.slabs[state] > 0)
             text += ", " + std::to_string(report.slabs[state]) + " " +

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/base/clock.hpp"
+#include "producer/broker/broker_options.hpp"
 #include "producer/broker/broker_report.hpp"
 #include "producer/broker/peers.hpp"
 #include "producer/broker/slab_records.hpp"
@@ -23,9 +24,14 @@ inline bool egress_is_short(const SlabExchange& exchange, const SlabLedger& ledg
 // Thread: the broker's. Blocks: never. Errors: none.
 class ShortageReport {
   public:
-    ShortageReport(const SlabLedger& ledger, const SlabExchange& exchange, const Clock& clock, const PeerTable& peers,
-                   const SlabRecords& slab_records)
-        : ledger_(ledger), exchange_(exchange), clock_(clock), peers_(peers), slab_records_(slab_records) {}
+    ShortageReport(const SlabLedger& ledger, const SlabExchange& exchange, const Clock& clock,
+                   const BrokerOptions& options, const PeerTable& peers, const SlabRecords& slab_records)
+        : ledger_(ledger),
+          exchange_(exchange),
+          clock_(clock),
+          options_(options),
+          peers_(peers),
+          slab_records_(slab_records) {}
 
     // Adds slab states, consumers and their slabs, and why no slab is free.
     void describe(BrokerReport& report) const;
@@ -39,6 +45,7 @@ class ShortageReport {
     const SlabLedger& ledger_;
     const SlabExchange& exchange_;
     const Clock& clock_;
+    const BrokerOptions& options_;
     const PeerTable& peers_;
     const SlabRecords& slab_records_;
     std::optional<TimePoint> short_since_;

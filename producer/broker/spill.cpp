@@ -106,22 +106,33 @@ bool Spill::drop_oldest() {
     options_.on_dropped(
         {.epoch = ledger_.epoch(), .slab = *oldest, .generation = word.generation, .attempt = word.attempt},
         memory_.bytes_of(*oldest));
-    failpoint("broker.drop");
-    const PublishedSlab& published = slab_records_[*oldest].published;
-    count_step(options_.progress, CountedStep::Drop, published, ledger_);
-    ledger_.vacate(*oldest);
-    totals_.dropped += published.totals();
-    ready_.remove(*oldest);
+    drop(*oldest);
     return true;
+}
+
+bool Spill::drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted) {
+    const auto oldest = oldest_waiting(wanted);
+    if (oldest) drop(*oldest);
+    return oldest.has_value();
+}
+
+void Spill::drop(std::uint32_t slab) {
+    failpoint("broker.drop");
+    const PublishedSlab& published = slab_records_[slab].published;
+    count_step(options_.progress, CountedStep::Drop, published, ledger_);
+    ledger_.vacate(slab);
+    totals_.dropped += published.totals();
+    ready_.remove(slab);
 }
 
 // Skips a recovered slab whose memory is not there yet. One that took down a consumer is not spilled, which would lose
 // its incident report; but it may be dropped.
-std::optional<std::uint32_t> Spill::oldest_waiting() const {
+std::optional<std::uint32_t> Spill::oldest_waiting(const std::function<bool(std::uint32_t)>& wanted) const {
     std::optional<std::uint32_t> oldest;
     for (const ReadySlab& entry : ready_) {
         const SlabWord word = ledger_.word(entry.slab);
         if (!ReadyQueue::is_current(entry, word) || !memory_.usable(entry.slab)) continue;
+        if (wanted && !wanted(entry.slab)) continue;
         if ((store_ && ledger_.failures(entry.slab) > 0) || !ledger_.holders(entry.slab).empty()) continue;
         if (!oldest ||
             slab_records_[entry.slab].published.items_through < slab_records_[*oldest].published.items_through)

@@ -24,23 +24,44 @@ EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& ti
       pinning_(device, options_.pinning) {
     exchange_->before_publishing([this](const PublishedSlab& slab) { items_.before_publishing(slab); });
     if (options_.when_full == WhenFull::Spill) spill_ = make_spill();
+    if (!options_.groups.empty()) {
+        std::vector<std::string> names;
+        for (const ConsumerGroup& group : options_.groups) names.push_back(group.name);
+        place_.serve_groups(names);
+    }
     if (has_consumers(options_.slabs)) place_.is_recovered() ? recover() : begin();
     if (offramp::has_pool(options_.slabs)) make_pool();
     if (has_consumers(options_.slabs)) broker_ = start_broker();
     stream_ = make_stream(timeline);
 }
 
+std::vector<ConsumerGroup> EgressRun::groups() const {
+    return options_.groups.empty() ? std::vector<ConsumerGroup>{{.work = options_.broker.work}} : options_.groups;
+}
+
+void EgressRun::add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records) {
+    const Endpoint endpoint = group.name.empty() ? place_.endpoint() : place_.endpoint().of_group(group.name);
+    const auto consumers = static_cast<std::uint32_t>(records->memory.heartbeats().size());
+    groups_.push_back(std::make_unique<Group>(
+        Group{.of = group,
+              .endpoint = endpoint,
+              .records = std::move(records),
+              .heartbeats = std::make_unique<HeartbeatSnapshot>(endpoint.names.cells(), consumers)}));
+}
+
 void EgressRun::begin() {
-    records_ =
-        std::make_unique<RunRecords>(RunMemory(place_.names(), options_.layout, options_.spans, options_.max_consumers,
-                                               place_.endpoint().epoch, place_.readable_by_group()));
-    records_->memory.progress().producers = 1;
-    listener_.on_begin(records_->memory.progress());
+    for (const ConsumerGroup& group : groups())
+        add_group(group, std::make_unique<RunRecords>(RunMemory(place_.names().of_group(group.name), options_.layout,
+                                                                options_.spans, options_.max_consumers,
+                                                                place_.endpoint().epoch, place_.readable_by_group())));
+    RunProgress& progress = groups_.front()->records->memory.progress();
+    progress.producers = 1;
+    listener_.on_begin(progress);
 }
 
 // Changes nothing until it is certain that this producer continues exactly where its predecessor stopped.
 void EgressRun::recover() {
-    RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers});
+    RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers, groups()});
     place_.serve_as(recovery.epoch());
     listener_.check_input(recovery.progress());
     recovery.take_up(
@@ -48,7 +69,12 @@ void EgressRun::recover() {
         spill_.get());
     listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
-    records_ = std::move(recovery).resume();
+    const std::vector<Predecessor> by_group = recovery.by_group();
+    std::vector<std::unique_ptr<RunRecords>> records = std::move(recovery).resume();
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        add_group(groups()[i], std::move(records[i]));
+        groups_.back()->predecessor = by_group[i];
+    }
 }
 
 void EgressRun::make_pool() {
@@ -66,40 +92,55 @@ void EgressRun::make_pool() {
 }
 
 std::unique_ptr<BrokerThread> EgressRun::start_broker() {
+    std::vector<BrokerOptions> options;
+    for (const auto& group : groups_) options.push_back(broker_options(*group));
+    return std::make_unique<BrokerThread>(
+        [this, options] { return make_broker(options); }, *exchange_,
+        BrokerThread::Listener{.on_end = [this] { listener_.on_delivery_end(); },
+                               .on_failure = [this] { listener_.on_broker_failure(); }});
+}
+
+BrokerOptions EgressRun::broker_options(const Group& group) {
     BrokerOptions options = options_.broker;
+    options.group = group.of.name;
+    options.optional = group.of.optional;
+    options.work = group.of.work;
     options.run_nonce = place_.names().nonce;
-    options.progress = &records_->progress;
+    options.progress = &group.records->progress;
     options.on_completed = [this](const PublishedSlab& slab) { items_.on_completed(slab); };
     options.on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); };
-    options.dead_letters = make_dead_letter_writer();
+    options.dead_letters = make_dead_letter_writer(group.endpoint.run_dir);
     options.spill = spill_;
     if (options_.when_full == WhenFull::DropOldest)
         options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
             report_dropped(ticket, bytes);
         };
-    heartbeats_ = std::make_unique<HeartbeatSnapshot>(place_.names().cells(),
-                                                      static_cast<std::uint32_t>(records_->memory.heartbeats().size()));
-    // Without a pool, each filling creates its slab's memory.
-    const SlabMemory memory{
-        [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
-        [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
-        [this] { heartbeats_->refresh(); }};
-    return std::make_unique<BrokerThread>(
-        [this, options, memory] {
-            BrokerThread::Parts parts;
-            parts.port = make_zmq_broker_port(place_.endpoint(), place_.readable_by_group());
-            parts.broker = std::make_unique<Broker>(records_->ledger, *parts.port, *exchange_, watch_, clock_,
-                                                    heartbeats_->records(), memory, options);
-            if (place_.is_recovered()) RunRecovery::continue_in(*parts.broker, predecessor_);
-            return parts;
-        },
-        *exchange_,
-        BrokerThread::Listener{.on_end = [this] { listener_.on_delivery_end(); },
-                               .on_failure = [this] { listener_.on_broker_failure(); }});
+    return options;
 }
 
-// Dead letters go to the run's directory.
-std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
+BrokerThread::Parts EgressRun::make_broker(const std::vector<BrokerOptions>& options) {
+    BrokerThread::Parts parts;
+    std::vector<BrokerGroup> groups;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+        Group& group = *groups_[i];
+        parts.ports.push_back(make_zmq_broker_port(group.endpoint, place_.readable_by_group()));
+        // Without a pool, each filling creates its slab's memory.
+        const SlabMemory memory{
+            [this](std::uint32_t slab) { return !pool_ || pool_->usable(slab); },
+            [this](std::uint32_t slab) { return pool_ ? pool_->bytes_of(slab) : std::span<std::byte>{}; },
+            [&group] { group.heartbeats->refresh(); }};
+        groups.push_back({group.records->ledger, *parts.ports.back(), group.heartbeats->records(), memory, options[i]});
+    }
+    parts.broker = std::make_unique<Broker>(std::move(groups), *exchange_, watch_, clock_);
+    if (!place_.is_recovered()) return parts;
+    std::vector<Predecessor> predecessors;
+    for (const auto& group : groups_) predecessors.push_back(group->predecessor);
+    RunRecovery::continue_in(*parts.broker, predecessors);
+    return parts;
+}
+
+// Dead letters go to the run's directory, or to the group's.
+std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer(const std::string& folder) {
     const auto bytes_of = [this](std::uint32_t slab) -> DeadLetterWriter::SlabBytes {
         if (pool_ && pool_->usable(slab)) return {pool_->bytes_of(slab), nullptr};
         // The slab is either a dead letter of the predecessor that this pool has not mapped yet, or, without a pool, a
@@ -112,7 +153,7 @@ std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer() {
         const auto bytes = region->bytes().subspan(pool_ ? spans.offset_in_span(slab) : 0, options_.layout.slab_bytes);
         return {bytes, std::move(region)};
     };
-    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = place_.folder() + "/dead-letters",
+    return std::make_shared<DeadLetterWriter>(DeadLetterWriter::Settings{.folder = folder + "/dead-letters",
                                                                          .run_id = place_.names().run_id,
                                                                          .run_nonce = place_.names().nonce,
                                                                          .bytes_of = bytes_of,
@@ -172,7 +213,10 @@ void EgressRun::wait_until_all_usable() {
 }
 
 std::size_t EgressRun::shm_bytes() const {
-    return records_ ? records_->memory.bytes() + options_.spans.total_bytes() : 0;
+    if (groups_.empty()) return 0;
+    std::size_t bytes = options_.spans.total_bytes();
+    for (const auto& group : groups_) bytes += group->records->memory.bytes();
+    return bytes;
 }
 
 void EgressRun::remove_spilled() const {

@@ -53,8 +53,10 @@ struct EgressRunOptions {
     WhenFull when_full = WhenFull::Wait;
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---
-    std::uint32_t max_consumers = kConsumerTableSize;
-    // The run fills in run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and on_dropped.
+    std::uint32_t max_consumers = kConsumerTableSize;  // of each group
+    std::vector<ConsumerGroup> groups{};               // empty: one, without a name. With groups `when_full` is Wait
+    // The run fills in group, optional, run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and
+    // on_dropped.
     BrokerOptions broker{};
 };
 
@@ -100,7 +102,9 @@ class EgressRun {
     // Empty in a run that begins.
     const Predecessor& predecessor() const { return predecessor_; }
     // Null without consumers.
-    const RunProgress* progress() const { return records_ ? &records_->memory.progress() : nullptr; }
+    const RunProgress* progress() const {
+        return groups_.empty() ? nullptr : &groups_.front()->records->memory.progress();
+    }
 
     // --- stats. Thread: any ---
     double slab_wait_seconds() const { return exchange_->wait_seconds(); }
@@ -111,11 +115,23 @@ class EgressRun {
     PinningProof pinning() const { return pinning_.proof(); }
 
   private:
+    // A group of consumers: its endpoint, ledger and heartbeat records. A run without groups has one without a name.
+    struct Group {
+        ConsumerGroup of;
+        Endpoint endpoint;
+        std::unique_ptr<RunRecords> records;
+        std::unique_ptr<HeartbeatSnapshot> heartbeats;  // for the broker
+        Predecessor predecessor{};
+    };
     void begin();
     void recover();
+    void add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records);
+    std::vector<ConsumerGroup> groups() const;
     void make_pool();
     std::unique_ptr<BrokerThread> start_broker();
-    std::shared_ptr<DeadLetterWriter> make_dead_letter_writer();
+    BrokerThread::Parts make_broker(const std::vector<BrokerOptions>& options);
+    BrokerOptions broker_options(const Group& group);
+    std::shared_ptr<DeadLetterWriter> make_dead_letter_writer(const std::string& folder);
     std::shared_ptr<SpillStore> make_spill() const;
     void report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes);
     std::unique_ptr<EgressStream> make_stream(DeviceTimeline& timeline);
@@ -130,12 +146,11 @@ class EgressRun {
     Pinning pinning_;
     const SteadyClock clock_{};
     PidfdWatch watch_;
-    std::unique_ptr<RunRecords> records_;  // of runs with consumers
-    Predecessor predecessor_;
-    std::unique_ptr<HeartbeatSnapshot> heartbeats_;  // for the broker
-    std::unique_ptr<SlabPool> pool_;                 // of runs whose slabs are made ahead
-    std::shared_ptr<SpillStore> spill_;              // null: the run does not spill
-    std::unique_ptr<BrokerThread> broker_;           // of runs with consumers
+    std::vector<std::unique_ptr<Group>> groups_;  // of runs with consumers
+    Predecessor predecessor_;                     // of the run as a whole
+    std::unique_ptr<SlabPool> pool_;              // of runs whose slabs are made ahead
+    std::shared_ptr<SpillStore> spill_;           // null: the run does not spill
+    std::unique_ptr<BrokerThread> broker_;        // of runs with consumers
     std::unique_ptr<EgressStream> stream_;
 };
 

@@ -61,7 +61,27 @@ RunDirectoryLock::RunDirectoryLock(const Options& options)
       last_sweep_{endpoint_.names, !is_recovered()},
       lock_(RunLock::hold(endpoint_.names, !is_recovered(), readable_by_group_)) {}
 
-void RunDirectoryLock::close_to_consumers() const { ::unlink(endpoint_.file().c_str()); }
+void RunDirectoryLock::serve_groups(const std::vector<std::string>& names) {
+    endpoint_.groups = names;
+    for (const std::string& name : names) {
+        const std::string& folder =
+            groups_.emplace_back(Endpoint::group_dir(this->folder(), name), readable_by_group_, start_).path();
+        // The run's end is in its status.
+        const std::string status = folder + "/" + run_files::kStatus;
+        if (::symlink((std::string("../../") + run_files::kStatus).c_str(), status.c_str()) != 0 && errno != EEXIST)
+            throw SystemError("making " + status, errno, "", ErrorKind::CannotWrite);
+    }
+}
+
+void RunDirectoryLock::open_to_consumers() const {
+    for (const std::string& group : endpoint_.groups) endpoint_.of_group(group).publish();
+    endpoint_.publish();
+}
+
+void RunDirectoryLock::close_to_consumers() const {
+    ::unlink(endpoint_.file().c_str());
+    for (const std::string& group : endpoint_.groups) ::unlink(endpoint_.of_group(group).file().c_str());
+}
 
 RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunStart start)
     : start_(start), path_(std::filesystem::absolute(path).lexically_normal().string()) {
@@ -93,6 +113,8 @@ RunDirectory::RunDirectory(const std::string& path, bool group_may_enter, RunSta
     if (start == RunStart::Recovered) return;
     for (const char* name : run_files::kOfAProducer) std::filesystem::remove(path_ + "/" + name, problem);
     std::filesystem::remove_all(path_ + "/" + run_files::kSpill, problem);
+    for (const auto& group : std::filesystem::directory_iterator(path_ + "/" + run_files::kGroups, problem))
+        std::filesystem::remove(group.path() / run_files::kEndpoint, problem);
 }
 
 void RunDirectory::begin() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "common/base/unique_fd.hpp"
 #include "common/shm/run_objects.hpp"
@@ -55,6 +56,9 @@ class RunDirectoryLock {
     bool is_recovered() const { return start_ == RunStart::Recovered; }
     bool readable_by_group() const { return readable_by_group_; }
 
+    // Makes a directory for each group of consumers, before open_to_consumers(). Errors: as RunDirectory's.
+    void serve_groups(const std::vector<std::string>& names);
+
     // Called by the recovery.
     void serve_as(std::uint32_t epoch) { endpoint_.epoch = epoch; }
     // A failed recovery leaves the run as it was.
@@ -64,7 +68,7 @@ class RunDirectoryLock {
     // Removes an earlier run's summary and status.
     void remove_old_reports() const { directory_.begin(); }
     // From here on, consumers find the run.
-    void open_to_consumers() const { endpoint_.publish(); }
+    void open_to_consumers() const;
     // Consumers no longer find the run, although this process lives on.
     void close_to_consumers() const;
 
@@ -82,6 +86,7 @@ class RunDirectoryLock {
         }
     } last_sweep_;
     RunLock lock_;
+    std::vector<RunDirectory> groups_;
 };
 
 }  // namespace offramp

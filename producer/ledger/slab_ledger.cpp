@@ -114,6 +114,18 @@ std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::u
     return slab;
 }
 
+void SlabLedger::acquire_also(std::uint32_t slab) {
+    const auto found = std::find(free_.rbegin(), free_.rend(), slab);
+    expect(found != free_.rend(), "the slab is free in this ledger, too");
+    free_.erase(std::next(found).base());
+    move_to(slab, SlabState::Free, SlabState::Filling);
+    failpoint("ledger.filling");
+}
+
+bool SlabLedger::any_free(const std::function<bool(std::uint32_t)>& wanted) const {
+    return std::any_of(free_.begin(), free_.end(), wanted);
+}
+
 void SlabLedger::abandon(std::uint32_t slab) {
     expect(word(slab).state == SlabState::Filling, "only a slab being filled is abandoned");
     failpoint("ledger.abandon");
@@ -260,6 +272,20 @@ void SlabLedger::dead_letter(std::uint32_t slab) {
 void SlabLedger::discard(std::uint32_t slab) {
     move_to(slab, SlabState::DeadLettered, SlabState::Retired);
     if (!has_holders(slab)) free_slab(slab);
+}
+
+// --- several groups over the same slabs ---
+
+void SlabLedger::raise_generation(std::uint32_t slab, std::uint64_t generation) {
+    const SlabWord found = word(slab);
+    expect(found.state == SlabState::Free && generation > found.generation, "a free slab, and a later generation");
+    store_word(memory_.entries[slab].word, SlabWord{SlabState::Free, 0, generation}.pack());
+}
+
+void SlabLedger::mark_lost(std::uint32_t slab) { store_word(memory_.entries[slab].lost, word(slab).generation); }
+
+bool SlabLedger::is_lost(std::uint32_t slab) const {
+    return load_word(memory_.entries[slab].lost) == word(slab).generation;
 }
 
 // --- no free slab ---

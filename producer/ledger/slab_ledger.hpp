@@ -69,6 +69,8 @@ class SlabLedger {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
+
+        bool operator==(const LastStep&) const = default;
     };
     static SlabLedger adopt(Memory memory, std::uint32_t epoch, const LastStep& last);
     static SlabLedger adopt(Memory memory, std::uint32_t epoch) { return adopt(memory, epoch, LastStep{}); }
@@ -76,6 +78,9 @@ class SlabLedger {
     // --- filling ---
     // Free → Filling for the most recently freed slab that `usable` accepts; nothing when there is none.
     std::optional<std::uint32_t> acquire(const std::function<bool(std::uint32_t)>& usable);
+    // Free → Filling for this slab, which another group's ledger acquired.
+    void acquire_also(std::uint32_t slab);
+    bool any_free(const std::function<bool(std::uint32_t)>& wanted) const;
     // Filling → Free, with the next generation: the written bytes are void.
     void abandon(std::uint32_t slab);
     // Filling → Ready.
@@ -124,6 +129,14 @@ class SlabLedger {
     void dead_letter(std::uint32_t slab);
     // DeadLettered → Free, or Retired while it has holders.
     void discard(std::uint32_t slab);
+
+    // --- several groups over the same slabs ---
+    // A Free slab continues at this generation, which the ledgers of other groups have reached: a death while a slab
+    // was acquired or abandoned leaves them one apart.
+    void raise_generation(std::uint32_t slab, std::uint64_t generation);
+    // Another group could not process this filling.
+    void mark_lost(std::uint32_t slab);
+    bool is_lost(std::uint32_t slab) const;
 
     // --- no free slab ---
     // Ready without holders → Free, with the next generation: its bytes are now on the disk, or were dropped.

@@ -109,6 +109,10 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
     return memory;
 }
 
+void RunMemory::raise_epoch(std::uint32_t epoch) {
+    std::atomic_ref(header().epoch).store(epoch, std::memory_order_release);
+}
+
 SlabLedger::Memory RunMemory::ledger() {
     std::byte* const consumers = ledger_.bytes().data() + sizeof(LedgerHeader);
     std::byte* const entries = consumers + consumer_capacity_ * sizeof(LedgerConsumer);

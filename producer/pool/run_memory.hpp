@@ -28,6 +28,9 @@ class RunMemory {
     static RunMemory adopt(const RunNames& names, const SlabLayout& layout, const SpanPlan& plan,
                            std::uint32_t consumer_capacity);
 
+    // Another group's memory was taken over under a later epoch: continues under that.
+    void raise_epoch(std::uint32_t epoch);
+
     SlabLedger::Memory ledger();
     RunProgress& progress();
     std::span<const HeartbeatRecord> heartbeats() const;

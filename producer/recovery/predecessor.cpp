@@ -91,6 +91,15 @@ std::vector<SpilledSlab> read_spilled(const SpillStore& store, const SlabLedger&
 
 }  // namespace
 
+PublishedSlab read_filled_slab(std::uint32_t slab, SlabWord word, std::uint32_t epoch, const RunNames& names,
+                               const SpanPlan& spans, const BatchNumbers& numbers) {
+    const std::uint32_t number = spans.span_of(slab);
+    const auto span =
+        SharedRegionView::attach(names.span(number), SharedRegionView::Access::ReadOnly, spans.span_bytes(number));
+    const SlabTicket ticket{.epoch = epoch, .slab = slab, .generation = word.generation, .attempt = word.attempt};
+    return read_slab(span.bytes().subspan(spans.offset_in_span(slab), spans.slab_bytes), names.nonce, ticket, numbers);
+}
+
 ItemRanges Predecessor::waiting() const {
     ItemRanges waiting;
     const auto note = [&waiting](const PublishedSlab& slab) {

@@ -39,6 +39,10 @@ struct BatchNumbers {
     }
 };
 
+// The contents of a slab that was filled, by its header. `word`: of its ledger. Errors: as read_predecessor().
+PublishedSlab read_filled_slab(std::uint32_t slab, SlabWord word, std::uint32_t epoch, const RunNames& names,
+                               const SpanPlan& spans, const BatchNumbers& numbers);
+
 // Reads the slabs' headers, over a recovered ledger. Maps each span while it reads. `spill`: null if the run does not
 // spill. A spilled file whose slab waits in memory is a copy left by the death: it is removed. Errors: ProtocolError
 // for a header that contradicts the ledger, and for a file that is not a slab of this run; SystemError.

@@ -1,5 +1,7 @@
 #include "producer/recovery/run_recovery.hpp"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -20,25 +22,103 @@ Endpoint RunRecovery::find(const std::string& run_dir, const std::string& run_id
     return *endpoint;
 }
 
-RunRecovery::RunRecovery(Layout layout)
-    : layout_(std::move(layout)),
-      memory_(RunMemory::adopt(layout_.names, layout_.layout, layout_.spans, layout_.consumer_capacity)) {}
-
-void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) {
-    const ProgressLog progress(memory_.progress());
-    ledger_ = SlabLedger::adopt(memory_.ledger(), epoch(), progress.last_step());
-    predecessor_ = read_predecessor(*ledger_, progress.totals(), layout_.names, layout_.spans, numbers, spill);
-    require_conserved(predecessor_);
+RunRecovery::RunRecovery(Layout layout) : layout_(std::move(layout)) {
+    for (const ConsumerGroup& group : layout_.groups)
+        memory_.push_back(RunMemory::adopt(layout_.names.of_group(group.name), layout_.layout, layout_.spans,
+                                           layout_.consumer_capacity));
+    // A death between two of them leaves their epochs apart.
+    const std::uint32_t latest = std::ranges::max_element(memory_, {}, &RunMemory::epoch)->epoch();
+    for (RunMemory& memory : memory_) memory.raise_epoch(latest);
 }
 
-std::unique_ptr<RunRecords> RunRecovery::resume() && {
-    expect(ledger_.has_value(), "take_up() precedes resume()");
-    ++memory_.progress().producers;
+void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) {
+    count_last_publication(numbers);
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+        const ProgressLog progress(memory_[i].progress());
+        ledgers_.push_back(SlabLedger::adopt(memory_[i].ledger(), epoch(), progress.last_step()));
+    }
+    require_same_generations();
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+        const ProgressLog progress(memory_[i].progress());
+        predecessors_.push_back(
+            read_predecessor(ledgers_[i], progress.totals(), layout_.names, layout_.spans, numbers, spill));
+        require_conserved(predecessors_.back());
+    }
+    if (memory_.size() > 1) whole_ = whole();
+}
+
+// A publication that the first group counted, but not all of the others.
+void RunRecovery::count_last_publication(const BatchNumbers& numbers) {
+    const ProgressLog first(memory_.front().progress());
+    const SlabLedger::LastStep step = first.last_step();
+    if (step.kind != CountedStep::Publish || step.slab >= layout_.spans.slab_count) return;
+    for (auto memory = memory_.begin() + 1; memory < memory_.end(); ++memory) {
+        ProgressLog progress(memory->progress());
+        const SlabWord word = SlabWord::unpack(load_word(memory->ledger().entries[step.slab].word));
+        if (word.state != SlabState::Filling || word.generation != step.generation || progress.last_step() == step)
+            continue;
+        PublishedSlab slab = read_filled_slab(step.slab, word, epoch(), layout_.names, layout_.spans, numbers);
+        slab.skipped = static_cast<std::uint32_t>(first.totals().skipped - progress.totals().skipped);
+        progress.count(CountedStep::Publish, slab, step.generation);
+    }
+}
+
+// The groups' ledgers pass through the same generations of a slab. A death while one was acquired or abandoned leaves
+// them one apart.
+void RunRecovery::require_same_generations() {
+    if (ledgers_.size() == 1) return;
+    for (std::uint32_t slab = 0; slab < layout_.spans.slab_count; ++slab) {
+        const auto generation = [slab](const SlabLedger& ledger) { return ledger.word(slab).generation; };
+        const auto is_free = [slab](const SlabLedger& ledger) { return ledger.word(slab).state == SlabState::Free; };
+        if (std::ranges::all_of(ledgers_, is_free)) {
+            const std::uint64_t latest = generation(*std::ranges::max_element(ledgers_, {}, generation));
+            for (SlabLedger& ledger : ledgers_)
+                if (generation(ledger) < latest) ledger.raise_generation(slab, latest);
+            continue;
+        }
+        const SlabLedger& in_use = *std::ranges::find_if_not(ledgers_, is_free);
+        for (const SlabLedger& ledger : ledgers_)
+            if (generation(ledger) != generation(in_use) + (is_free(ledger) ? 1 : 0))
+                throw ProtocolError("the run to take over is inconsistent: slab " + std::to_string(slab) +
+                                        " has generation " + std::to_string(generation(ledger)) + " in one group and " +
+                                        std::to_string(generation(in_use)) + " in another",
+                                    remedy(Remedy::RunAgain));
+    }
+}
+
+Predecessor RunRecovery::whole() const {
+    Predecessor whole;
+    std::set<std::uint32_t> seen;
+    for (std::size_t i = 0; i < predecessors_.size(); ++i) {
+        if (layout_.groups[i].optional) continue;
+        const Predecessor& group = predecessors_[i];
+        for (const PublishedSlab& slab : group.in_flight)
+            if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);
+        const SlabTotals lost = std::max(whole.totals.dead_letters, group.totals.dead_letters,
+                                         [](const auto& a, const auto& b) { return a.samples < b.samples; });
+        whole.totals = group.totals;
+        whole.totals.dead_letters = lost;
+    }
+    whole.totals.completed = whole.totals.published;
+    whole.totals.completed -= whole.totals.dead_letters;
+    for (const PublishedSlab& slab : whole.in_flight)
+        if (!std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
+            whole.totals.completed -= slab.totals();
+    std::ranges::sort(whole.in_flight, {}, &PublishedSlab::items_through);
+    return whole;
+}
+
+std::vector<std::unique_ptr<RunRecords>> RunRecovery::resume() && {
+    expect(!ledgers_.empty(), "take_up() precedes resume()");
+    ++memory_.front().progress().producers;
     spdlog::info(
         "taking over run '{}' as epoch {}: {} samples published through item {}, {} completed, {} slabs in flight",
-        layout_.names.run_id, epoch(), predecessor_.totals.published.samples, predecessor_.totals.items_through,
-        predecessor_.totals.completed.samples, predecessor_.in_flight.size());
-    return std::make_unique<RunRecords>(std::move(memory_), *ledger_);
+        layout_.names.run_id, epoch(), predecessor().totals.published.samples, predecessor().totals.items_through,
+        predecessor().totals.completed.samples, predecessor().in_flight.size());
+    std::vector<std::unique_ptr<RunRecords>> records;
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+        records.push_back(std::make_unique<RunRecords>(std::move(memory_[i]), ledgers_[i]));
+    return records;
 }
 
 std::unique_ptr<SlabPool> RunRecovery::take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,
@@ -46,8 +126,11 @@ std::unique_ptr<SlabPool> RunRecovery::take_slabs(const RunNames& names, const S
     return SlabPool::adopt(names, spans, std::move(pin), readable_by_group, std::move(news));
 }
 
-void RunRecovery::continue_in(Broker& broker, const Predecessor& predecessor) {
-    broker.adopt(predecessor.in_flight, predecessor.dead_letters, predecessor.spilled);
+void RunRecovery::continue_in(Broker& broker, std::span<const Predecessor> predecessors) {
+    std::vector<AdoptedSlabs> groups;
+    for (const Predecessor& group : predecessors)
+        groups.push_back({group.in_flight, group.dead_letters, group.spilled});
+    broker.adopt(groups);
 }
 
 }  // namespace offramp

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/shm/run_objects.hpp"
 #include "common/transport/endpoint.hpp"
@@ -26,7 +28,8 @@ namespace offramp {
 //                     Then the memory is this one's, under the next epoch.
 //      (the caller compares its input with progress())
 //   take_up()         Takes the step counted last, if it was not taken. Repairs half-done changes and abandons
-//                     Filling. The slabs' contents, also on the disk, agree with the progress record.
+//                     Filling. The slabs' contents, also on the disk, agree with the progress record. Of a run with
+//                     groups: a slab that one group was given is given to all.
 //      (the caller compares its own records, such as a checkpoint, with predecessor())
 //   resume()          Counts one more producer. From here on the run is this producer's.
 //   take_slabs()      Maps and page-locks the spans again; their bytes stay.
@@ -45,6 +48,7 @@ class RunRecovery {
         SlabLayout layout;
         SpanPlan spans;
         std::uint32_t consumer_capacity = 0;
+        std::vector<ConsumerGroup> groups{{}};  // one without a name: a run without groups
     };
 
     // Errors: NoSuchRun when there is no run in the directory; ConfigError when it has another id than `run_id`.
@@ -53,28 +57,36 @@ class RunRecovery {
     // Errors: ProtocolError with field, found and wanted if the layout differs; RunInUse when that producer lives;
     // NoSuchRun when the memory is gone.
     explicit RunRecovery(Layout layout);
-    std::uint32_t epoch() const { return memory_.epoch(); }
-    const RunProgress& progress() { return memory_.progress(); }
+    std::uint32_t epoch() const { return memory_.front().epoch(); }
+    const RunProgress& progress() { return memory_.front().progress(); }
 
     // `spill`: null if the run does not spill. Errors: ProtocolError for words or headers that no producer writes;
     // CountMismatch, with the stats, if record and slabs contradict each other.
     void take_up(const BatchNumbers& numbers, const SpillStore* spill);
-    const Predecessor& predecessor() const { return predecessor_; }
+    // Of the run as a whole: a slab is in flight while a required group has it.
+    const Predecessor& predecessor() const { return whole_ ? *whole_ : predecessors_.front(); }
+    const std::vector<Predecessor>& by_group() const { return predecessors_; }
 
-    // After take_up(). Consumes this object.
-    std::unique_ptr<RunRecords> resume() &&;
+    // After take_up(). Consumes this object. By group.
+    std::vector<std::unique_ptr<RunRecords>> resume() &&;
 
     // Errors: as SlabPool.
     static std::unique_ptr<SlabPool> take_slabs(const RunNames& names, const SpanPlan& spans, SlabPool::Pin pin,
                                                 bool readable_by_group, SlabPool::Listener news);
-    // Call it before the broker's first step.
-    static void continue_in(Broker& broker, const Predecessor& predecessor);
+    // Call it before the broker's first step. By group.
+    static void continue_in(Broker& broker, std::span<const Predecessor> predecessors);
 
   private:
+    void count_last_publication(const BatchNumbers& numbers);
+    void require_same_generations();
+    Predecessor whole() const;
+
     const Layout layout_;
-    RunMemory memory_;
-    std::optional<SlabLedger> ledger_;
-    Predecessor predecessor_;
+    // by group
+    std::vector<RunMemory> memory_;
+    std::vector<SlabLedger> ledgers_;
+    std::vector<Predecessor> predecessors_;
+    std::optional<Predecessor> whole_;  // of several groups
 };
 
 }  // namespace offramp

@@ -29,11 +29,12 @@ double busy_seconds(const BrokerReport& broker) {
 }
 
 std::size_t consumers_between(const BrokerReport& before, const BrokerReport& now) {
-    std::set<std::uint64_t> gone;
+    std::set<std::pair<std::string, std::uint64_t>> gone;
     for (const ConsumerReport& consumer : before.consumers)
-        if (!consumer.end.empty()) gone.insert(consumer.session);
-    return static_cast<std::size_t>(std::ranges::count_if(
-        now.consumers, [&](const ConsumerReport& consumer) { return !gone.contains(consumer.session); }));
+        if (!consumer.end.empty()) gone.emplace(consumer.group, consumer.session);
+    return static_cast<std::size_t>(std::ranges::count_if(now.consumers, [&](const ConsumerReport& consumer) {
+        return !gone.contains({consumer.group, consumer.session});
+    }));
 }
 
 constexpr std::string_view kStateLetters = "FGPLRD";  // by SlabState
@@ -104,6 +105,25 @@ json consumers_json(const BrokerReport& broker, WhichConsumers which) {
                         {"stalled", consumer.stalled},
                         {"ready", consumer.ready},
                         {"end", consumer.end}});
+        if (!consumer.group.empty()) list.back()["group"] = consumer.group;
+    }
+    return list;
+}
+
+json groups_json(const BrokerReport& broker) {
+    json list = json::array();
+    for (const GroupReport& group : broker.groups) {
+        const auto of = [&](SlabState state) { return group.slabs[static_cast<std::size_t>(state)]; };
+        list.push_back({{"name", group.name},
+                        {"optional", group.optional},
+                        {"released_samples", group.completed.samples},
+                        {"released_slabs", group.completed.slabs},
+                        {"dead_lettered_samples", group.dead_lettered.samples},
+                        {"dropped_samples", group.dropped.samples},
+                        {"waiting_slabs", of(SlabState::Ready)},
+                        {"leased_slabs", of(SlabState::Leased)},
+                        {"consumers", group.consumers},
+                        {"shortage", group.shortage}});
     }
     return list;
 }
@@ -170,6 +190,7 @@ json status_page(const BrokerReport& before, const BrokerReport& now, double sec
         letters[std::string(1, kStateLetters[state])] = std::string(to_string(static_cast<SlabState>(state)));
     page["slab_state_letters"] = std::move(letters);
     page["slab_failures"] = now.slab_failures;
+    if (!now.groups.empty()) page["groups"] = groups_json(now);
     return page;
 }
 

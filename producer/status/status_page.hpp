@@ -19,6 +19,8 @@ nlohmann::json totals_json(const SlabTotals& totals);
 nlohmann::json releases_json(const BrokerReport& broker);
 enum class WhichConsumers { Living, All };
 nlohmann::json consumers_json(const BrokerReport& broker, WhichConsumers which);
+// In a run with groups of consumers: what each has done, and what waits for it.
+nlohmann::json groups_json(const BrokerReport& broker);
 
 // Fields of the status that the broker does not know. Absent: the run does not measure it; the page has null.
 struct StatusFields {

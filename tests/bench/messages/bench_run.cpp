@@ -54,9 +54,9 @@ BenchRun::BenchRun(std::uint32_t slabs, std::size_t payload_bytes, std::uint64_t
     broker_ = std::make_unique<BrokerThread>(
         [this, options] {
             BrokerThread::Parts parts;
-            parts.port = std::make_unique<CountingPort>(make_zmq_broker_port(endpoint_), counts_);
+            parts.ports.push_back(std::make_unique<CountingPort>(make_zmq_broker_port(endpoint_), counts_));
             parts.broker = std::make_unique<Broker>(
-                ledger_, *parts.port, *exchange_, watch_, clock_, memory_.heartbeats(),
+                ledger_, *parts.ports.front(), *exchange_, watch_, clock_, memory_.heartbeats(),
                 Broker::SlabMemory{[this](std::uint32_t slab) { return pool_.usable(slab); },
                                    [this](std::uint32_t slab) { return pool_.bytes_of(slab); }},
                 options);

@@ -59,9 +59,9 @@ class WatchedPort final : public BrokerPort {
 BrokerThread::Parts parts_of(BrokerFixture& f, Watched& watched) {
     BrokerThread::Parts parts;
     f.broker.reset();
-    parts.port = std::make_unique<WatchedPort>(std::move(f.port), watched);
+    parts.ports.push_back(std::make_unique<WatchedPort>(std::move(f.port), watched));
     parts.broker = std::make_unique<Broker>(
-        f.ledger, *parts.port, *f.exchange, f.watch, f.clock, f.heartbeats,
+        f.ledger, *parts.ports.front(), *f.exchange, f.watch, f.clock, f.heartbeats,
         Broker::SlabMemory{[](std::uint32_t) { return true; }, [&f](std::uint32_t slab) { return f.bytes_of(slab); }},
         BrokerOptions{.run_nonce = BrokerFixture::kNonce, .allowed_uids = {1000}});
     return parts;

@@ -128,7 +128,8 @@ TEST_F(RunRecoveryTest, ContinuesWithSlabsInFlightInPublicationOrder) {
     EXPECT_EQ(left.in_flight[1].samples, kBatch);
     EXPECT_EQ(left.totals.items_through, 2 * kBatch);
     EXPECT_EQ(left.waiting().list(), (std::vector<ItemRange>{{0, 2 * kBatch}}));
-    const auto records = std::move(recovery).resume();
+    const auto by_group = std::move(recovery).resume();
+    const auto& records = by_group.front();
     EXPECT_EQ(records->memory.progress().producers, 2U);
     EXPECT_EQ(records->ledger.word(1).state, SlabState::Leased);
     EXPECT_EQ(records->ledger.count(SlabState::Filling), 0U) << "abandoned";

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/clock.hpp"
+#include "common/transport/ports.hpp"
+#include "common/wire/ledger_layout.hpp"
+#include "producer/broker/admission.hpp"
+#include "producer/broker/broker_options.hpp"
+#include "producer/broker/broker_report.hpp"
+#include "producer/broker/dead_letters.hpp"
+#include "producer/broker/dispatcher.hpp"
+#include "producer/broker/liveness_monitor.hpp"
+#include "producer/broker/peers.hpp"
+#include "producer/broker/run_end.hpp"
+#include "producer/broker/shortage_report.hpp"
+#include "producer/broker/slab_records.hpp"
+#include "producer/broker/spill.hpp"
+#include "producer/broker/spill_store.hpp"
+#include "producer/ledger/slab_ledger.hpp"
+#include "producer/pool/slab_exchange.hpp"
+
+namespace offramp {
+
+// What a previous producer left: the slabs in flight, Ready ones in this order, dead letters that are not on the disk
+// yet, and spilled slabs.
+struct AdoptedSlabs {
+    std::span<const PublishedSlab> in_flight;
+    std::span<const PublishedSlab> dead_letters;
+    std::span<const SpilledSlab> spilled;
+};
+
+// One group of consumers: its own ledger, port and records over slabs that it shares with the other groups. A run
+// without groups has one.
+struct BrokerGroup {
+    SlabLedger& ledger;
+    BrokerPort& port;
+    std::span<const HeartbeatRecord> heartbeats;
+    SlabMemory memory;
+    BrokerOptions options;
+};
+
+// Hands slabs to the consumers of one group and records what became of them: messages, liveness, and the one ledger.
+// common/design/wire-protocol.md describes the protocol; this is the producer's side. Broker fills the ledger and
+// calls the steps, in the order in which they are declared here.
+//
+// Its parts do the work. Each part's constructor names what it touches.
+//
+// Owns: the parts, and the records of consumers and slabs. Borrows: ledger, port, exchange, watch, clock, heartbeat
+// records. Thread: the broker's. Blocks: never. Errors: consumers' errors are counted and answered; only a broken
+// system throws.
+class GroupBroker {
+  public:
+    GroupBroker(BrokerGroup group, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
+                std::shared_ptr<DeadLetterList> dead_letters);
+    GroupBroker(const GroupBroker&) = delete;
+    GroupBroker& operator=(const GroupBroker&) = delete;
+
+    // Before the first step, over an adopted ledger: continues the record in `progress`, and waits for the previous
+    // producer's consumers to come back. Takes back the slabs of dead ones, which does not count as a failure.
+    void adopt(const AdoptedSlabs& adopted);
+
+    // --- a step ---
+    void take(const PublishedSlab& published);
+    void take_messages();
+    void note_egress_served() { spill_.note_egress_served(); }
+    // True if a slab was dropped, and is free.
+    bool hand_out();
+    void finish();
+
+    // The part of a step for new slabs alone.
+    void hand_out_new();
+    // A whole step is due, before that part and after it.
+    bool is_busy_otherwise() const { return run_end_.closing() || !spill_.empty() || spill_.is_wanted(); }
+    bool has_more_to_do() { return dead_letters_.has_next() || port_.may_have_messages(); }
+
+    void egress_finished() { run_end_.egress_finished(); }
+    // Drops the oldest waiting slab that `wanted` accepts.
+    bool drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted) { return spill_.drop_oldest_of(wanted); }
+    void abort() { run_end_.abort(); }
+    bool approaching_end() const { return run_end_.approaching(); }
+    bool ended() const { return run_end_.ended(); }
+
+    SlabLedger& ledger() { return ledger_; }
+    const SlabLedger& ledger() const { return ledger_; }
+    const BrokerOptions& options() const { return options_; }
+    const SlabMemory& memory() const { return memory_; }
+    const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }
+    const std::vector<int>& wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }
+    std::chrono::nanoseconds patience(TimePoint now) const;
+    BrokerReport report() const;
+    GroupReport group_report(const BrokerReport& of_it) const;
+
+  private:
+    SlabLedger& ledger_;
+    BrokerPort& port_;
+    SlabExchange& exchange_;
+    const SlabMemory memory_;
+    const BrokerOptions options_;
+
+    PeerTable peers_;
+    SlabRecords slab_records_;
+    ReadyQueue ready_;
+    BrokerReport totals_;  // running counters; report() adds values that are computed on request
+    SlabReturns returns_;
+    RunEnd run_end_;
+    ShortageReport shortage_;
+    Spill spill_;
+    DeadLetters dead_letters_;
+    LivenessMonitor liveness_;
+    ContinuedRun continued_;
+    Admission admission_;
+    Dispatcher dispatcher_;
+};
+
+}  // namespace offramp
