@@ -89,12 +89,14 @@ std::string ProcessorOptions::shared_output_for(std::string_view processor) cons
 
 std::unique_ptr<Processor> make_processor(const std::string& names, const RunConfig& config, const MakeHosted* hosted) {
     if (names == "auto") return std::make_unique<ChosenByTheOutputs>(config);
-    if (names.find(',') == std::string::npos)
+    if (names.find(',') == std::string::npos) {
+        const std::vector<ResultSettings> own = own_results(config);
         return make_one(names, {.settings = config.catalogue,
                                 .input = config,
-                                .results = config,
+                                .results = own.front(),
                                 .run_dir = config.run_dir,
                                 .hosted = hosted});
+    }
     RunConfig named = config;
     named.processor = names;
     return std::make_unique<ProcessorChain>(named, hosted);
@@ -102,13 +104,13 @@ std::unique_ptr<Processor> make_processor(const std::string& names, const RunCon
 
 std::vector<ResultSettings> own_results(const ResultSettings& run) {
     const std::vector<std::string> names = run.processors();
-    if (names.size() == 1) return {run};
+    if (names.size() == 1 && run.group.empty()) return {run};
     std::vector<ResultSettings> each;
     for (const std::string& name : names) {
         ResultSettings own = run;
         own.processor = name;
-        own.output = results_folder(run.output, name, names.size());
-        if (!run.samples_folder.empty()) own.samples_folder = results_folder(run.samples_folder, name, names.size());
+        own.output = run.results_folder(run.output, name);
+        own.samples_folder = run.results_folder(run.samples_folder, name);
         if (std::ranges::any_of(each, [&](const ResultSettings& other) { return other.processor == name; }))
             throw ConfigError("--processor names '" + name + "' twice", "Name each once");
         if (!own.output.empty() &&

@@ -87,7 +87,8 @@ std::optional<GivenValues> read_command_line(int argc, const char* const* argv, 
                                         ? app.add_flag("--" + setting.flag, text, help_of(setting))
                                         : app.add_option("--" + setting.flag, text, help_of(setting));
         const bool is_listed = setting.listing == Listing::Help || (lists_all && setting.listing == Listing::FullHelp);
-        option->group(is_listed ? setting.group : "")->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        option->group(is_listed ? setting.group : "")
+            ->multi_option_policy(setting.repeated ? CLI::MultiOptionPolicy::Join : CLI::MultiOptionPolicy::TakeLast);
         if (!setting.value_name.empty()) option->type_name(setting.value_name);
     }
 

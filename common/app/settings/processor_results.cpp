@@ -218,10 +218,4 @@ std::optional<ProcessorSpec> ProcessorSpec::of(std::string_view name) {
     return spec;
 }
 
-std::string results_folder(const std::string& output, std::string_view name, std::size_t processors) {
-    if (output.empty() || processors < 2) return output;
-    const auto spec = ProcessorSpec::of(name);
-    return output + "/" + (spec ? spec->folder : std::string(name));
-}
-
 }  // namespace offramp

@@ -83,7 +83,4 @@ struct ProcessorSpec {
     static std::optional<ProcessorSpec> of(std::string_view name);
 };
 
-// The folder of a processor's results: OUTPUT itself, or a folder in it if the run has several processors.
-std::string results_folder(const std::string& output, std::string_view name, std::size_t processors);
-
 }  // namespace offramp

@@ -129,6 +129,11 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
             config.chunk_tokens == 0 ? "Give --chunk-tokens, at most what the model takes; or leave --chunk-overlap out"
                                      : "An eighth of a chunk is usual: " + std::to_string(config.chunk_tokens / 8),
             kind_of("chunk-overlap"));
+    if (!config.group.empty() && config.when_full != "wait")
+        throw ConfigError("--when-full '" + config.when_full + "' does not go with --group",
+                          "Leave --when-full out; a group that may miss slabs is optional: "
+                          "--group NAME=PROCESSOR,optional",
+                          kind_of("when-full"));
     if (!config.spill_dir.empty() && config.when_full != "spill")
         throw ConfigError(
             "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
@@ -188,6 +193,17 @@ void apply_article(RunConfig& config) {
 // sentence:FOLDER` made.
 void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 
+// A run with groups has their processors, in their order.
+void take_processors_of_groups(RunConfig& config) {
+    if (config.group.empty()) return;
+    std::string processors;
+    for (const GroupSettings& group : config.groups()) processors += (processors.empty() ? "" : ",") + group.processor;
+    if (config.processor != "auto" && config.processor != processors)
+        throw ConfigError("--group does not go with --processor '" + config.processor + "': each group names its own",
+                          "Leave --processor out");
+    config.processor = processors;
+}
+
 std::string as_toml(const SettingValue& value) {
     const auto* const text = std::get_if<std::string>(&value);
     return text != nullptr ? quote_toml(*text) : to_text(value);
@@ -205,8 +221,17 @@ std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, con
         if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
     apply_profile(config.profile, config);
     for (const Setting& setting : settings) apply(setting, *given, config);
+    take_processors_of_groups(config);
     check_together(config, *given, program);
     return config;
+}
+
+RunConfig config_of_group(const RunConfig& config, const GroupSettings& group, const std::string& run_dir) {
+    RunConfig own = config;
+    own.run_dir = run_dir;
+    own.group = group.text();
+    own.processor = group.processor;
+    return own;
 }
 
 std::vector<std::string> profile_names() { return {"default", "article", "embeddings"}; }

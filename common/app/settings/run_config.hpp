@@ -37,6 +37,9 @@ struct RunConfig : RunSettings,
 // Config for an error in the file, NoInput for the weights.
 std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, const std::string& program);
 
+// For the consumers of one group, whose run directory is `run_dir`. The output folder is the run's.
+RunConfig config_of_group(const RunConfig& config, const GroupSettings& group, const std::string& run_dir);
+
 // The configuration as TOML. parse_run_config() reads it back to the same values.
 std::string to_toml(const RunConfig& config);
 // The same as JSON, for programs: one object, keys as in the TOML file.

@@ -12,8 +12,16 @@
 #include "common/app/settings/run_config.hpp"
 #include "common/app/settings/setting_checks.hpp"
 #include "common/app/settings/setting_group.hpp"
+#include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+#include "common/shm/run_objects.hpp"
 
 namespace offramp {
+namespace {
+
+constexpr std::uint32_t kMostConsumers = 64;
+
+}  // namespace
 
 void describe_run(SettingGroup& group) {
     SettingGroup rare = group.advanced(), of_the_launcher = group.of_the_launcher();
@@ -27,7 +35,7 @@ void describe_run(SettingGroup& group) {
     rare.text("run-id", &RunSettings::run_id, kProgram, "ID", "letters, digits, '.', '_' and '-', at most 48 bytes",
               "Names the shared-memory objects", check_run_id);
     group.word("profile", &RunSettings::profile, kProgram, profile_names(), "Named group of settings");
-    group.whole_or_bounds("consumers", &RunSettings::consumers, kRuntime, {1, 64, "auto"},
+    group.whole_or_bounds("consumers", &RunSettings::consumers, kRuntime, {1, kMostConsumers, "auto"},
                           "Consumer processes; 'auto' and MIN..MAX: scaled to the load during the run");
     rare.word("log-level", &RunSettings::log_level, kProgram, {"trace", "debug", "info", "warning", "error", "off"},
               "Lowest severity to log");
@@ -259,6 +267,54 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 
 }  // namespace
 
+GroupSettings GroupSettings::of(const std::string& text) {
+    constexpr std::string_view kOptional = ",optional";
+    constexpr const char* kForm =
+        "Give NAME=PROCESSOR, NAME=PROCESSOR:N or NAME=PROCESSOR:N,optional, such as --group masks=mask-png:8";
+    const auto refuse = [&](const std::string& why) -> ConfigError {
+        return ConfigError("--group '" + printable(text) + "' " + why, kForm);
+    };
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos) throw refuse("names no processor");
+    GroupSettings group{.name = text.substr(0, equals), .processor = text.substr(equals + 1)};
+    if (!RunNames::is_group_name(group.name))
+        throw refuse("has a name that is not 1 to 16 lower-case letters, digits and '-', a letter first");
+    group.optional = group.processor.ends_with(kOptional);
+    if (group.optional) group.processor.resize(group.processor.size() - kOptional.size());
+    const std::size_t colon = group.processor.rfind(':');
+    const std::string digits = colon == std::string::npos ? "" : group.processor.substr(colon + 1);
+    if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos) {
+        if (digits.size() > 4 || std::stoul(digits) < 1 || std::stoul(digits) > kMostConsumers)
+            throw refuse("asks for a number of consumers that is not 1 to " + std::to_string(kMostConsumers));
+        group.consumers = static_cast<std::uint32_t>(std::stoul(digits));
+        group.processor.resize(colon);
+    }
+    if (group.processor.empty()) throw refuse("names no processor");
+    if (group.processor.find(',') != std::string::npos) throw refuse("names several processors; each needs a group");
+    return group;
+}
+
+std::string GroupSettings::text() const { return name + "=" + processor + (optional ? ",optional" : ""); }
+
+std::vector<GroupSettings> ResultSettings::groups() const {
+    std::vector<GroupSettings> groups;
+    for (std::size_t begin = 0; begin < group.size();) {
+        const std::size_t end = std::min(group.find('\n', begin), group.size());
+        groups.push_back(GroupSettings::of(group.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return groups;
+}
+
+std::string ResultSettings::results_folder(const std::string& output_folder, std::string_view processor_name) const {
+    if (output_folder.empty()) return output_folder;
+    for (const GroupSettings& one : groups())
+        if (one.processor == processor_name) return output_folder + "/" + one.name;
+    if (processors().size() < 2) return output_folder;
+    const auto spec = ProcessorSpec::of(processor_name);
+    return output_folder + "/" + (spec ? spec->folder : std::string(processor_name));
+}
+
 std::vector<std::string> ResultSettings::processors() const { return split_at_commas(processor); }
 
 bool ResultSettings::has_processor(std::string_view name) const {
@@ -279,6 +335,19 @@ void describe_results(SettingGroup& group) {
                "python:PACKAGE.MODULE:FUNCTION, so:FILE.so, "
                "exec:COMMAND; several with commas",
                "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
+    Setting& groups = group.text(
+        "group", &ResultSettings::group, of_processing(always), "NAME=PROCESSOR[:N][,optional]",
+        "a name, a processor, the number of consumers, and ',optional' for a group that may miss slabs; several by "
+        "repeating the flag, in a file by a line each",
+        "Group of consumers with a processor of its own, instead of --processor; results in OUTPUT/NAME", check_groups);
+    groups.repeated = true;
+    groups.counting = [](const std::string& text) {
+        ResultSettings of_text;
+        of_text.group = text;
+        std::string counts;
+        for (const GroupSettings& one : of_text.groups()) counts += one.text() + "\n";
+        return counts;
+    };
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");
     group.of_the_launcher().path("samples-folder", &ResultSettings::samples_folder, kPlace, "PATH", "a path",
                                  "Folder for results of single samples, shared by the shards of a job; none: --output");

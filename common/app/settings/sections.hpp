@@ -156,10 +156,24 @@ struct DeliverySettings {
 
 void describe_delivery(SettingGroup& group);
 
+// A group of consumers with a processor of its own.
+struct GroupSettings {
+    std::string name;
+    std::string processor;
+    std::uint32_t consumers = 1;  // at the start
+    bool optional = false;  // the run does not wait for it: without a free slab, its oldest waiting one is dropped
+
+    // Errors: ConfigError with the text and the form.
+    static GroupSettings of(const std::string& text);
+    // Without the number of consumers, which changes no result.
+    std::string text() const;
+};
+
 // The results and their location, as far as producer and consumers must know them. A single processor's settings are
 // declared in its file, and are in RunConfig::catalogue.
 struct ResultSettings {
-    std::string processor = "auto";   // a processor's name, or several separated by commas
+    std::string processor = "auto";   // a processor's name, or several separated by commas; with groups, theirs
+    std::string group;                // groups of consumers, a line each: NAME=PROCESSOR[:N][,optional]
     std::string output;               // folder
     std::string samples_folder;       // folder for results of single samples; empty: `output`
     std::string sink;                 // a database for rows: postgres:// or libpq's key words
@@ -174,6 +188,11 @@ struct ResultSettings {
     const std::string& folder_of_samples() const { return samples_folder.empty() ? output : samples_folder; }
     // The names in `processor`.
     std::vector<std::string> processors() const;
+    // The groups in `group`; none: the run has one, without a name. Errors: ConfigError with the line and the form.
+    std::vector<GroupSettings> groups() const;
+    // The folder of a processor's results in this output folder: the folder itself; or, in it, a folder for each of
+    // several processors, or for each group.
+    std::string results_folder(const std::string& output_folder, std::string_view processor_name) const;
     bool has_processor(std::string_view name) const;
     // True if `sink` has the form of a database.
     bool has_database() const;

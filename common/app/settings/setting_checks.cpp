@@ -8,6 +8,7 @@
 
 #include "common/app/settings/parsed_values.hpp"
 #include "common/app/settings/processor_results.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/utf8.hpp"
@@ -99,6 +100,28 @@ Problem check_plugin_names(const std::string& text) {
         } catch (const ConfigError& problem) {
             return "is not a processor: " + std::string(problem.what());
         }
+    return std::nullopt;
+}
+
+Problem check_groups(const std::string& text) {
+    constexpr std::size_t kMostGroups = 8;
+    ResultSettings of_text;
+    of_text.group = text;
+    std::set<std::string> names, processors;
+    bool is_required = false;
+    try {
+        for (const GroupSettings& group : of_text.groups()) {
+            if (auto problem = check_plugin_names(group.processor)) return problem;
+            if (!names.insert(group.name).second) return "names the group '" + group.name + "' twice";
+            if (!processors.insert(group.processor).second)
+                return "names the processor '" + group.processor + "' in two groups";
+            is_required = is_required || !group.optional;
+        }
+    } catch (const ConfigError& problem) {
+        return "is not a list of groups: " + std::string(problem.what());
+    }
+    if (names.size() > kMostGroups) return "names more than " + std::to_string(kMostGroups) + " groups";
+    if (!text.empty() && !is_required) return "has only optional groups: the run would wait for none of them";
     return std::nullopt;
 }
 

@@ -24,6 +24,7 @@ std::optional<std::string> check_shard(const std::string& text);
 std::optional<std::string> check_device(const std::string& text);
 std::optional<std::string> check_plugin_name(const std::string& text);
 std::optional<std::string> check_plugin_names(const std::string& text);
+std::optional<std::string> check_groups(const std::string& text);
 std::optional<std::string> check_model(const std::string& text);
 std::optional<std::string> check_shapes(const std::string& text);
 std::optional<std::string> check_column_name(const std::string& text);

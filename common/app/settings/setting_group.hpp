@@ -31,6 +31,7 @@ struct Setting {
     std::vector<TomlType> toml_types;  // accepted in the file; the first is used for printing
     Listing listing = Listing::Help;
     bool command_line_only = false;  // an action, not part of a configuration
+    bool repeated = false;           // the flag may be repeated: the text has a line for each
 
     // Stores the text in the member. Returns the problem ("is not a whole number") if it cannot.
     std::function<std::optional<std::string>(RunConfig& config, const std::string& text)> set;

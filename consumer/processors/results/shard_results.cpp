@@ -51,13 +51,12 @@ std::string text_of_job_file(const std::string& path) {
 }  // namespace
 
 void join_shards(const RunConfig& config, std::span<const DoneParts> shards, std::uint64_t count, std::uint64_t items) {
-    const std::size_t processors = config.processors().size();
     for_each_output(config, [&](const RunOutput& output, const ResultSettings& own) {
         std::vector<ShardPart> parts;
         for (const DoneParts& shard : shards) {
             const Shard::Range share = Shard{shard.index + 1, count}.of(items);
             const std::string place = shard_place(config.output, shard.index);
-            const std::string folder = results_folder(place, own.processor, processors);
+            const std::string folder = config.results_folder(place, own.processor);
             parts.push_back({.folder = folder,
                              .items = {share.begin, share.end},
                              .files = files_in(folder, place, shard.files),

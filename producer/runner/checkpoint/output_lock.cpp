@@ -115,8 +115,8 @@ ResultFolders::ResultFolders(const ResultSettings& config, const std::string& wr
     if (!config.samples_folder.empty()) await(config.samples_folder, "the output folder");
     for (const std::string& name : names)
         for (const std::string& folder : {config.output, config.samples_folder})
-            if (names.size() > 1 && !folder.empty())
-                await(results_folder(folder, name, names.size()), "the folder of processor " + name + ",");
+            if ((names.size() > 1 || !config.group.empty()) && !folder.empty())
+                await(config.results_folder(folder, name), "the folder of processor " + name + ",");
     if (config.has_processor("write")) await(write_path, "the folder of --write-path,");
 }
 

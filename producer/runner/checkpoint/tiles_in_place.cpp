@@ -62,11 +62,10 @@ std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<
                                              std::uint32_t upsample_factor) {
     std::vector<StitchedOutput> stitched;
     if (config.tile == 0 || config.output.empty()) return stitched;
-    const std::vector<std::string> processors = config.processors();
-    for (const std::string& processor : processors) {
+    for (const std::string& processor : config.processors()) {
         const ProcessorResults* const results = ProcessorResults::of(processor);
         if (results == nullptr || !results->puts_tiles_together) continue;
-        const std::string masks = results_folder(config.folder_of_samples(), processor, processors.size());
+        const std::string masks = config.results_folder(config.folder_of_samples(), processor);
         const std::string canvases = canvas_folder(masks);
         for (std::string& name : mask_endings(outputs, upsample_factor, config.transform == "class-map"))
             stitched.push_back({.masks = masks, .canvases = canvases, .ending = std::move(name)});

@@ -204,6 +204,9 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
                                 {"pids", slab.pids},
                                 {"payload", slab.payload},
                                 {"error", slab.error}});
+    if (!broker.groups.empty())
+        for (std::size_t i = 0; i < dead_letters.size(); ++i)
+            dead_letters[i]["group"] = broker.dead_letters->at(i).group;
 
     json limits = nullptr;
     if (stats.limits.compute_batches_per_second > 0 || stats.limits.copy_bytes_per_second > 0) {
@@ -215,7 +218,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
                   {"delivered_over_copy_ceiling", copy > 0 ? rate.bytes / copy : 0}};
     }
     const double total_seconds = seconds_between(facts.began_ns, stats.at_ns);
-    const json summary = {
+    json summary = {
         {"state", stats.state},
         {"failure", stats.failure.empty() ? json(nullptr) : json(stats.failure)},
         {"failure_cause", cause_json(stats.failure_cause)},
@@ -275,6 +278,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
         {"exit", exit ? json(to_int(*exit)) : json()},
         {"consumers", consumers_json(broker, WhichConsumers::All)},
     };
+    if (!broker.groups.empty()) summary["groups"] = groups_json(broker);
     return page_text(summary);
 }
 

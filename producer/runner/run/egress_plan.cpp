@@ -56,6 +56,15 @@ void require_slabs_for_a_batch(const RunConfig& config, const SlabPlan& slabs) {
                       "Give a smaller --batch, more --slabs or a larger --samples-per-slab, or --when-full wait");
 }
 
+std::vector<ConsumerGroup> consumer_groups(const RunConfig& config) {
+    std::vector<ConsumerGroup> groups;
+    for (const GroupSettings& group : config.groups())
+        groups.push_back({.name = group.name,
+                          .optional = group.optional,
+                          .work = SlabWork::of(config_of_group(config, group, config.run_dir)).hash()});
+    return groups;
+}
+
 std::vector<uid_t> allowed_uids(const RunConfig& config) {
     std::vector<uid_t> uids{::geteuid()};
     if (!config.consumer_user.empty()) {
@@ -158,6 +167,7 @@ EgressRunOptions egress_options(const RunConfig& config, const EgressTraits& tra
                        .max_delay = nanoseconds_of(config.max_delay_seconds)},
             .when_full = when_full(config),
             .spill_dir = config.spill_dir,
+            .groups = consumer_groups(config),
             .broker = {.work = SlabWork::of(config).hash(),
                        .allowed_uids = allowed_uids(config),
                        .visibility_timeout = nanoseconds_of(config.visibility_timeout),

@@ -428,10 +428,8 @@ void require_readable_outputs(const RunConfig& config, std::span<const TensorSpe
 
 void require_results_apart(const RunConfig& config, const BatchSource& source) {
     if (config.output.empty()) return;
-    const std::vector<std::string> processors = config.processors();
-    for (const std::string& processor : processors)
-        require_apart(results_folder(config.folder_of_samples(), processor, processors.size()), processor, config,
-                      source);
+    for (const std::string& processor : config.processors())
+        require_apart(config.results_folder(config.folder_of_samples(), processor), processor, config, source);
 }
 
 }  // namespace offramp

@@ -6,6 +6,7 @@
 #include "common/app/settings/kept_settings.hpp"
 #include "common/app/settings/setting_group.hpp"
 #include "common/base/error.hpp"
+#include "common/transport/endpoint.hpp"
 #include "producer/runner/sources/source_items.hpp"
 
 namespace offramp {
@@ -38,6 +39,10 @@ void WorkRecord::describe(RunProgress& progress) const {
     progress.keys_hash = source_hash(source_);
     progress.done_before = done_before();
     keep_settings(place_.run_dir, config_);
+    for (const GroupSettings& group : config_.groups()) {
+        const std::string folder = Endpoint::group_dir(place_.run_dir, group.name);
+        keep_settings(folder, config_of_group(config_, group, folder));
+    }
 }
 
 void WorkRecord::go_on(const RunProgress& progress, const Predecessor& predecessor) {
