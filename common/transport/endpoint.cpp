@@ -158,6 +158,13 @@ void Endpoint::require_no_groups() const {
             "Join one of them, in " + group_dir(run_dir, groups.front()) + " for '" + groups.front() + "'");
 }
 
+void Endpoint::require_group(const std::string& group) const {
+    if (std::ranges::find(groups, group) == groups.end())
+        throw ConfigError("the run in " + run_dir + " has no group '" + group + "'",
+                          groups.empty() ? "Join it without a group"
+                                         : fmt::format("Join one of its groups: {}", fmt::join(groups, ", ")));
+}
+
 void Endpoint::publish() const {
     RunNames::check_run_id(names.run_id);
     check_run_dir(run_dir);

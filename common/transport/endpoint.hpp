@@ -32,6 +32,8 @@ struct Endpoint {
     Endpoint of_group(const std::string& group) const;
     // Errors: ConfigError if the run has groups: a consumer joins one of them.
     void require_no_groups() const;
+    // Errors: ConfigError if the run has no group of this name.
+    void require_group(const std::string& group) const;
 
     // Writes a temporary file, then renames it: readers see a complete file or none. Errors: SystemError.
     void publish() const;

@@ -59,7 +59,7 @@ std::optional<std::uint32_t> Intake::acquire() {
 
 bool Intake::free_in_others(std::uint32_t slab, const GroupBroker& apart, bool required_alone) const {
     return std::ranges::all_of(groups_, [&](const auto& group) {
-        return group.get() == &apart || (required_alone && group->options().optional) ||
+        return group.get() == &apart || (required_alone && group->is_optional()) ||
                group->ledger().word(slab).state == SlabState::Free;
     });
 }
@@ -82,7 +82,7 @@ bool Intake::drop_for_egress() {
     if (groups_.size() == 1 || is_any_free()) return false;
     bool dropped = false;
     for (const auto& group : groups_)
-        dropped = (group->options().optional &&
+        dropped = (group->is_optional() &&
                    group->drop_oldest_of([&](std::uint32_t slab) { return free_in_others(slab, *group, true); })) ||
                   dropped;
     return dropped;
@@ -113,7 +113,7 @@ void WholeSlabs::adopt() {
         for (const auto& group : groups_) {
             const SlabWord word = group->ledger().word(slab);
             const bool in_flight_here = word.state == SlabState::Ready || word.state == SlabState::Leased;
-            if (group->options().optional || (!in_flight_here && word.state != SlabState::DeadLettered)) continue;
+            if (group->is_optional() || (!in_flight_here && word.state != SlabState::DeadLettered)) continue;
             generation = word.generation;
             if (in_flight_here) {
                 open = group.get();
@@ -125,7 +125,7 @@ void WholeSlabs::adopt() {
         if (open != nullptr && !fate.lost) in_flight += open->published(slab).totals();
     }
     for (const auto& group : groups_) {
-        if (group->options().optional) continue;
+        if (group->is_optional()) continue;
         const BrokerReport report = group->report();
         totals_.published = report.published;
         if (report.dead_lettered.samples >= totals_.dead_lettered.samples) totals_.dead_lettered = report.dead_lettered;
@@ -137,7 +137,7 @@ void WholeSlabs::adopt() {
 
 void WholeSlabs::note_published(const PublishedSlab& published) {
     fates_[published.slab] = {.open = static_cast<std::uint8_t>(std::ranges::count_if(
-                                  groups_, [](const auto& group) { return !group->options().optional; }))};
+                                  groups_, [](const auto& group) { return !group->is_optional(); }))};
     totals_.published += published.totals();
 }
 
@@ -258,6 +258,10 @@ void Broker::step() {
     if (dropped) intake_.grant_slabs();
     if (groups_.front()->approaching_end()) intake_.withdraw();
     for (const auto& group : groups_) group->finish();
+    if (std::ranges::all_of(groups_,
+                            [](const auto& group) { return group->is_optional() || group->has_begun_to_end(); }))
+        for (const auto& group : groups_)
+            if (group->is_optional()) group->hurry();
 }
 
 bool Broker::dispatch_inline() {

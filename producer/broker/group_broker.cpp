@@ -73,6 +73,11 @@ bool GroupBroker::hand_out() {
     return spill_.drop_oldest();
 }
 
+void GroupBroker::hurry() {
+    run_end_.hurry();
+    while (spill_.drop_oldest_of([](std::uint32_t) { return true; })) continue;
+}
+
 void GroupBroker::finish() {
     dead_letters_.write_next();
     dispatcher_.acknowledge_releases();

@@ -83,12 +83,15 @@ class GroupBroker {
     // Drops the oldest waiting slab that `wanted` accepts.
     bool drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted) { return spill_.drop_oldest_of(wanted); }
     void abort() { run_end_.abort(); }
+    // The required groups are done: drops what waits, and ends soon.
+    void hurry();
+    bool has_begun_to_end() const { return run_end_.begun(); }
     bool approaching_end() const { return run_end_.approaching(); }
     bool ended() const { return run_end_.ended(); }
 
     SlabLedger& ledger() { return ledger_; }
     const SlabLedger& ledger() const { return ledger_; }
-    const BrokerOptions& options() const { return options_; }
+    bool is_optional() const { return options_.optional; }
     const SlabMemory& memory() const { return memory_; }
     const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }
     const std::vector<int>& wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }

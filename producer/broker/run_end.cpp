@@ -18,7 +18,7 @@ void RunEnd::finish(bool disk_is_empty) {
     // Dead letters must be on the disk, or have failed to get there.
     const bool nothing_in_flight = of(SlabState::Filling) == 0 && of(SlabState::Ready) == 0 &&
                                    of(SlabState::Leased) == 0 && of(SlabState::DeadLettered) == 0 && disk_is_empty;
-    if (!nothing_in_flight && !aborting_) return;
+    if (!nothing_in_flight && !aborting_ && !hurried_) return;
     if (!until_) {
         until_ = clock_.now() + options_.disconnect_timeout;
         for (auto& [id, peer] : peers_) send_drain(*peer, aborting_ ? DrainReason::Aborted : DrainReason::RunEnded);

@@ -26,6 +26,8 @@ class RunEnd {
     // The egress will publish nothing more.
     void egress_finished() { finished_ = true; }
     void abort();
+    // The run does not wait for this group any longer: its consumers leave after the slabs that they have begun.
+    void hurry() { hurried_ = true; }
     // `disk_is_empty`: no slab is left on the disk for consumers.
     void finish(bool disk_is_empty);
     // This process did not run for this long, and most likely nor did the consumers: extends their time.
@@ -47,6 +49,7 @@ class RunEnd {
     std::optional<TimePoint> until_;
     bool finished_ = false;
     bool aborting_ = false;
+    bool hurried_ = false;
     bool ended_ = false;
 };
 

@@ -135,7 +135,11 @@ typedef struct offramp_egress_options {
                                           0: the consumer stays and keeps its slabs. No other value is valid */
     uint32_t report_failed;            /* 1: offramp_egress_take_failed() returns dropped and dead-lettered items */
     uint32_t metadata_bytes;           /* 0; at most 16384: largest metadata of a sample */
-    uint64_t slab_bytes; /* 64 MiB: room in a slab for all tensors with OFFRAMP_VARIABLE. A sample must fit */
+    uint64_t slab_bytes;       /* 64 MiB: room in a slab for all tensors with OFFRAMP_VARIABLE. A sample must fit */
+    const char* const* groups; /* groups of consumers, each of which gets every slab: "masks", or "preview,optional" for
+                                  one whose oldest waiting slab is dropped when no slab is free. Names: at most 16
+                                  lower-case letters, digits and '-', a letter first. Needs drop_when_full 0 */
+    uint32_t group_count;      /* 0: the run has no groups; at most 8 */
 } offramp_egress_options;
 
 /* Creates and page-locks shared memory, then accepts consumers. Blocks until the first slabs exist. A forked child
@@ -211,6 +215,7 @@ typedef struct offramp_consumer_options {
     uint32_t takes_variable;     /* 1: the function reads offramp_tensor.rows. 0: offramp_consumer_run() returns
                                     OFFRAMP_BAD_ARGUMENT for a run with OFFRAMP_VARIABLE */
     double wait_for_run_seconds; /* how long to wait for the run to appear; 0: 10 */
+    const char* group;           /* of a run with groups: the one to join; NULL: none */
 } offramp_consumer_options;
 
 /* Does not attach: offramp_consumer_run() does. */

@@ -108,20 +108,17 @@ Problem check_groups(const std::string& text) {
     ResultSettings of_text;
     of_text.group = text;
     std::set<std::string> names, processors;
-    bool is_required = false;
     try {
         for (const GroupSettings& group : of_text.groups()) {
             if (auto problem = check_plugin_names(group.processor)) return problem;
             if (!names.insert(group.name).second) return "names the group '" + group.name + "' twice";
             if (!processors.insert(group.processor).second)
                 return "names the processor '" + group.processor + "' in two groups";
-            is_required = is_required || !group.optional;
         }
     } catch (const ConfigError& problem) {
         return "is not a list of groups: " + std::string(problem.what());
     }
     if (names.size() > kMostGroups) return "names more than " + std::to_string(kMostGroups) + " groups";
-    if (!text.empty() && !is_required) return "has only optional groups: the run would wait for none of them";
     return std::nullopt;
 }
 

@@ -19,7 +19,9 @@
 #include "common/base/error.hpp"
 #include "common/base/process_watch.hpp"
 #include "common/base/unique_fd.hpp"
+#include "common/base/utf8.hpp"
 #include "common/shm/run_objects.hpp"
+#include "common/transport/endpoint.hpp"
 #include "consumer/session/consumer_run.hpp"
 #include "consumer/session/run_search.hpp"
 #include "consumer/session/slab_for_c.hpp"
@@ -32,6 +34,15 @@ constexpr std::size_t kLeastOptions = offsetof(offramp_consumer_options, window)
 constexpr std::chrono::nanoseconds kWait = std::chrono::seconds(10);
 
 constinit LiveHandles open_consumers;
+
+// Errors: ConfigError for a name that no group can have, or none of the run has.
+std::string known_group(const std::string& run_dir, const std::string& group) {
+    if (!RunNames::is_group_name(group))
+        throw ConfigError("'" + printable(group) + "' is not a group's name",
+                          "Give 1 to 16 lower-case letters, digits and '-', a letter first");
+    if (const auto run = Endpoint::read(run_dir)) run->require_group(group);
+    return group;
+}
 
 }  // namespace
 }  // namespace offramp::abi
@@ -144,6 +155,8 @@ std::int32_t offramp_consumer_open(const offramp_consumer_options* options, offr
             throw ConfigError("no run directory was given", "Give the one that the producer has");
         auto opened = std::make_unique<offramp_consumer>();
         opened->run_dir = std::filesystem::absolute(given.run_dir).lexically_normal().string();
+        if (given.group != nullptr && *given.group != '\0')
+            opened->run_dir = Endpoint::group_dir(opened->run_dir, known_group(opened->run_dir, given.group));
         opened->options.window = given.window;
         opened->takes_variable = given.takes_variable != 0;
         opened->wait_for_run = seconds_or(given.wait_for_run_seconds, kWait, "wait_for_run_seconds");

@@ -60,6 +60,8 @@ class EgressOptions(ctypes.Structure):
         ("report_failed", ctypes.c_uint32),
         ("metadata_bytes", ctypes.c_uint32),
         ("slab_bytes", ctypes.c_uint64),
+        ("groups", ctypes.POINTER(ctypes.c_char_p)),
+        ("group_count", ctypes.c_uint32),
     ]
 
 
@@ -112,6 +114,7 @@ class ConsumerOptions(ctypes.Structure):
         ("window", ctypes.c_uint32),
         ("takes_variable", ctypes.c_uint32),
         ("wait_for_run_seconds", ctypes.c_double),
+        ("group", ctypes.c_char_p),
     ]
 
 

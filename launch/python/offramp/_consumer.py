@@ -36,14 +36,17 @@ class Consumer:
 
     `run_dir`: the producer's run directory, which is first used when the loop begins. `window`: slabs held at the same
     time; 0: chosen.
-    `wait_for_run`: seconds to wait for a run that does not exist yet.
+    `wait_for_run`: seconds to wait for a run that does not exist yet. `group`: of a run with groups of consumers, the
+    one to join; each group gets every slab.
 
     Owns: a thread while the loop runs. Thread: iterate from any thread, one at a time; stop(), any. Blocks: the loop,
     until the next slab is available or the run ends. Errors: Error and its subclasses, mainly NoSuchRun, ProducerGone
     and NotPermitted.
     """
 
-    def __init__(self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0):
+    def __init__(
+        self, run_dir: str | os.PathLike[str], window: int = 0, wait_for_run: float = 10.0, *, group: str = ""
+    ):
         self._handle = ctypes.c_void_p()
         self._pid = os.getpid()
         self._running = threading.Lock()
@@ -54,7 +57,8 @@ class Consumer:
         self._library = library()
         folder = path_of(run_dir)
         self._run_dir = os.fsdecode(folder)
-        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), folder, window, 1, wait_for_run)
+        name = _validate.text("group", group).encode() or None
+        options = _abi.ConsumerOptions(ctypes.sizeof(_abi.ConsumerOptions), folder, window, 1, wait_for_run, name)
         checked(self._library.offramp_consumer_open, ctypes.byref(options), ctypes.byref(self._handle))
 
     def __repr__(self) -> str:

@@ -35,6 +35,7 @@ from offramp._options import (
     facts_of,
     launcher_of_this_program,
     layout_of,
+    groups_of,
     library_options,
     new_run_dir,
     require_complete,
@@ -90,6 +91,10 @@ class Egress:
     kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
     never killed. Zero and empty values use the defaults in offramp.h.
 
+    `groups`: groups of consumers that you start yourself, each of which gets every slab: ("masks", "preview,optional").
+    They join with offramp.Consumer(run_dir, group="masks"). A batch is complete when every group has processed it, but
+    for optional ones: their oldest waiting slab is dropped when no slab is free.
+
     A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
     prevents this. A function that is only slow should call slab.progress().
 
@@ -129,6 +134,7 @@ class Egress:
         max_delay: float = 0.0,
         visibility_timeout: float = 0.0,
         kill_stalled: bool = False,
+        groups: Sequence[str] = (),
     ):
         self._pid, self._began_at = os.getpid(), time.time()
         self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
@@ -191,6 +197,7 @@ class Egress:
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume, durable)
         self._run_dir = os.fsdecode(folder)
         self._options.update(run_dir=folder, drop_when_full=DROPS.index(when_full))
+        self._options.update(groups_of(groups, own, self._launched))
         if launch is not None:
             self._options["run_id"] = launch.run_id.encode() or None
             self._options["kill_stalled"] |= int(launch.kill_stalled)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import json
 import operator
 import os
 import secrets
 import time
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from offramp import _abi, _validate
 from offramp._consumers import flags_of, require_files
@@ -40,6 +41,22 @@ def library_options(signature: Callable[..., None], given: Mapping[str, Any]) ->
         if field in _FIELDS and type(parameter.default) in _BY_TYPE:
             options[field] = _BY_NAME.get(name, _BY_TYPE[type(parameter.default)])(name, given[name])
     return options
+
+
+def groups_of(groups: Sequence[str], own: Mapping[str, object], launched: Launched | None) -> dict[str, Any]:
+    """The fields of offramp_egress_options for groups of consumers. Errors: BadArgument; the library checks names."""
+    names = [_validate.text("a group", each) for each in _validate.sequence("groups", groups, "('masks', 'vectors')")]
+    if not names:
+        return {}
+    if launched is not None or own["processor"] is not None:
+        raise BadArgument(
+            f"groups is {groups!r}, and the consumers are started for this Egress. Omit groups, or give run_dir= alone and "
+            "start the consumers of each group yourself"
+        )
+    return {
+        "groups": (ctypes.c_char_p * len(names))(*(name.encode() for name in names)),
+        "group_count": len(names),
+    }
 
 
 def launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:

@@ -21,6 +21,8 @@
 #include "common/abi/guarded.hpp"
 #include "common/abi/live_handles.hpp"
 #include "common/base/error.hpp"
+#include "common/base/utf8.hpp"
+#include "common/shm/run_objects.hpp"
 #include "common/wire/slab_header.hpp"
 #include "producer/egress/embedded_egress.hpp"
 #include "producer/egress/finished_work.hpp"
@@ -86,6 +88,36 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
     return spec;
 }
 
+// "masks", "preview,optional".
+std::vector<ConsumerGroup> groups_of(const offramp_egress_options& options) {
+    constexpr std::string_view kOptional = ",optional";
+    constexpr std::uint32_t kMostGroups = 8;
+    if (options.group_count > kMostGroups || (options.group_count > 0 && options.groups == nullptr))
+        throw ConfigError(
+            std::to_string(options.group_count) + " groups" + (options.groups == nullptr ? " at NULL" : ""),
+            "Name at most " + std::to_string(kMostGroups) + ", or give 0");
+    std::vector<ConsumerGroup> groups;
+    for (std::uint32_t i = 0; i < options.group_count; ++i) {
+        const std::string_view text = options.groups[i] == nullptr ? "" : options.groups[i];
+        const bool optional = text.ends_with(kOptional);
+        const std::string name(text.substr(0, text.size() - (optional ? kOptional.size() : 0)));
+        if (!RunNames::is_group_name(name))
+            throw ConfigError("group '" + printable(text) + "' has no valid name",
+                              "Give 1 to 16 lower-case letters, digits and '-', a letter first, such as 'masks' or "
+                              "'preview,optional'");
+        if (std::ranges::any_of(groups, [&](const ConsumerGroup& other) { return other.name == name; }))
+            throw ConfigError("group '" + name + "' is named twice", "Give each group another name");
+        groups.push_back({.name = name, .optional = optional});
+    }
+    if (!groups.empty() && std::ranges::all_of(groups, &ConsumerGroup::optional))
+        throw ConfigError("all groups are optional: the run would wait for none of them",
+                          "Leave ',optional' out of one at least");
+    if (!groups.empty() && options.drop_when_full != 0)
+        throw ConfigError("drop_when_full is " + std::to_string(options.drop_when_full) + " in a run with groups",
+                          "Give 0, and make groups optional that may miss slabs");
+    return groups;
+}
+
 EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     const auto options = known_part(given, kLeastOptions, "offramp_egress_options");
     if (options.tensors == nullptr || options.tensor_count < 1 || options.tensor_count > kMaxTensorsPerSlab)
@@ -113,6 +145,7 @@ EmbeddedEgressOptions options_of(const offramp_egress_options* given) {
     EgressRunOptions& run = wanted.run;
     if (options.max_key_bytes != 0) wanted.plan.max_key_bytes = options.max_key_bytes;
     wanted.plan.metadata_bytes = options.metadata_bytes;
+    run.groups = groups_of(options);
     if (options.max_consumers != 0) run.max_consumers = options.max_consumers;
     if (options.drop_when_full == OFFRAMP_DROP_NEWEST) run.when_full = WhenFull::Drop;
     if (options.drop_when_full == OFFRAMP_DROP_OLDEST) run.when_full = WhenFull::DropOldest;

@@ -131,7 +131,6 @@ const BadValue kBadValues[] = {
     {"group", "masks=", "NAME=PROCESSOR"},
     {"group", "masks=npy:0", "1 to 64"},
     {"group", "masks=npy,always", "NAME=PROCESSOR"},
-    {"group", "masks=npy,optional", "the run would wait for none of them"},
     {"output", "\xfe", "a path"},
     {"samples-folder", "\xfe", "a path"},
     {"input-list", "\xfe", "the path of a list that a job made"},

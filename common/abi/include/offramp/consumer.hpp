@@ -82,6 +82,7 @@ struct ConsumerOptions {
     std::uint32_t window = 0;
     double wait_for_run_seconds = 0;
     bool takes_variable = true;  // Slab::row() and shape() do
+    std::string group{};         // of a run with groups: the one to join
 };
 
 // Reads a run's slabs; offramp.h documents each call. Thread: one; stop() from any, and from a signal handler.
@@ -94,6 +95,7 @@ class Consumer {
         given.window = options.window;
         given.takes_variable = options.takes_variable ? 1 : 0;
         given.wait_for_run_seconds = options.wait_for_run_seconds;
+        given.group = options.group.empty() ? nullptr : options.group.c_str();
         offramp_consumer* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_consumer_open(&given, &opened, error); });
         consumer_.reset(opened);

@@ -37,6 +37,7 @@ struct EgressOptions {
     bool report_failed = false;
     std::uint64_t slab_bytes = 0;
     std::uint32_t metadata_bytes = 0;
+    std::vector<std::string> groups{};  // "masks", or "preview,optional"
 };
 
 // One tensor of a batch: the address of its samples on the device. If they differ in shape (OFFRAMP_VARIABLE), each
@@ -87,6 +88,10 @@ class Egress {
         given.report_failed = options.report_failed ? 1 : 0;
         given.slab_bytes = options.slab_bytes;
         given.metadata_bytes = options.metadata_bytes;
+        std::vector<const char*> groups;
+        for (const std::string& group : options.groups) groups.push_back(group.c_str());
+        given.groups = groups.data();
+        given.group_count = static_cast<std::uint32_t>(groups.size());
         offramp_egress* opened = nullptr;
         detail::checked([&](offramp_error* error) { return offramp_egress_open(&given, &opened, error); });
         egress_.reset(opened);
