@@ -60,6 +60,14 @@ TEST_F(RunCheckpointTest, ARunContinuesTheWorkOfEarlierOnes) {
     EXPECT_EQ(third.items_before(), 8U);
 }
 
+// It asks none of them for anything.
+TEST_F(RunCheckpointTest, OpensOverAnyNumberOfItemsWithoutNames) {
+    const FakeSource endless{std::uint64_t{1} << 50, RowKind::Nothing};
+    const RunCheckpoint checkpoint(config_of("a"), endless, EarlierWork::DoneAgain,
+                                   [](const std::exception_ptr&) { ADD_FAILURE(); });
+    EXPECT_TRUE(checkpoint.done().empty());
+}
+
 // A checkpoint of this kind has other items.
 TEST_F(RunCheckpointTest, RefusesAShardsWorkUnderItsOwnNumbers) {
     RunConfig config = config_of("a");
