@@ -34,6 +34,11 @@ EXHAUSTIVE_LONG = {
     "two faults, every slab filled again": {**SMALL, "BATCHES": 3, "FAULTS": 2},
     "three faults": {**SMALL, "BATCHES": 2, "FAULTS": 3},
 }
+GROUPS = {
+    "two groups": {"GROUPS": 2, "BATCHES": 3, "FAULTS": 2},
+    "three groups": {"GROUPS": 3, "BATCHES": 3, "FAULTS": 2},
+}
+GROUPS_LONG = {"three groups, three faults": {"GROUPS": 3, "BATCHES": 4, "FAULTS": 3}}
 CYCLES = {"no history goes round": {**SMALL, "BATCHES": 2, "FAULTS": 1}}
 CYCLES_LONG = {"no history goes round": {**SMALL, "BATCHES": 2, "FAULTS": 2}}
 BITSTATE = {"three and three": ({**LARGE, "BATCHES": 3, "FAULTS": 1, "WINDOW": 1}, ["-w27", "-k3"])}
@@ -50,6 +55,13 @@ VARIANTS = {
     "old-releases-count": ("OLD_RELEASES_COUNT", "LOST", "no_batch_is_lost"),
     "messages-name-no-run": ("MESSAGES_NAME_NO_RUN", "MEMORY", "memory_is_reused_only_without_readers"),
 }
+# The same of groups.pml: (switch, assertion).
+VARIANTS_OF_GROUPS = {
+    "free-in-one-group": ("FREE_IN_ONE", "no_reader_sees_a_refill"),
+    "half-given-stays": ("SKIP_HALF_GIVEN", "no_group_is_skipped"),
+    "generations-stay-apart": ("KEEP_GENERATIONS", "generations_agree"),
+}
+ALL_VARIANTS = [*VARIANTS, *VARIANTS_OF_GROUPS]
 
 
 class Checker:
@@ -87,24 +99,25 @@ def run(command, folder, may_fail=False):
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("check", choices=["exhaustive", "cycles", "bitstate", "variants", "trail", "table"])
-    options.add_argument("names", nargs="*", metavar="NAME", help=", ".join(VARIANTS))
+    options.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ALL_VARIANTS))
     options.add_argument(
         "--long", action="store_true", help="wider bounds: minutes to hours, and up to 60 GB of memory"
     )
     options.add_argument("--write", action="store_true", help="write transitions.txt from the model")
     chosen = options.parse_args()
-    unknown = [name for name in chosen.names if name not in VARIANTS]
+    unknown = [name for name in chosen.names if name not in ALL_VARIANTS]
     if unknown:
-        options.error(f"no variant is called {', '.join(unknown)}; there are {', '.join(VARIANTS)}")
+        options.error(f"no variant is called {', '.join(unknown)}; there are {', '.join(ALL_VARIANTS)}")
     if chosen.check == "exhaustive":
-        bounds = EXHAUSTIVE_LONG if chosen.long else EXHAUSTIVE
-        return all_hold(bounds, chosen.long, ["-DSAFETY"], [])
+        bounds, of_groups = (EXHAUSTIVE_LONG, GROUPS_LONG) if chosen.long else (EXHAUSTIVE, GROUPS)
+        holds = all_hold(bounds, chosen.long, ["-DSAFETY"], [])
+        return all_hold(of_groups, chosen.long, ["-DSAFETY"], [], "groups.pml") and holds
     if chosen.check == "cycles":
         return all_hold(CYCLES_LONG if chosen.long else CYCLES, chosen.long, ["-DNP"], ["-l"])
     if chosen.check == "bitstate":
         return bitstate_holds(BITSTATE_LONG if chosen.long else BITSTATE)
     if chosen.check == "variants":
-        return all([breaks(name) for name in chosen.names or VARIANTS])
+        return all([breaks(name) for name in chosen.names or ALL_VARIANTS])
     if chosen.check == "trail":
         if len(chosen.names) != 1:
             options.error("name one variant")
@@ -115,11 +128,11 @@ def main():
 # --- the promises ---
 
 
-def all_hold(bounds, long, compile_options, arguments):
+def all_hold(bounds, long, compile_options, arguments, model="broker.pml"):
     limit = LONG_MEMORY_LIMIT if long else MEMORY_LIMIT
     good = True
     for name, definitions in bounds.items():
-        checker = Checker("broker.pml", definitions, [*compile_options, limit])
+        checker = Checker(model, definitions, [*compile_options, limit])
         found = checker.search(["-m1000000", *arguments])
         good = judged(name, definitions, checker, found, unreached_matters=not arguments) and good
     return good
@@ -166,10 +179,14 @@ def unreached_lines(found):
 
 
 def breaks(name, show=False):
-    switch, only, promise = VARIANTS[name]
+    of_groups = name in VARIANTS_OF_GROUPS
+    switch, promise = VARIANTS_OF_GROUPS[name] if of_groups else VARIANTS[name][::2]
     for faults in (1, 2):  # breadth first: the shortest counterexample of the fewest faults
-        definitions = {**SMALL, "BATCHES": 2, "WINDOW": 1, "FAULTS": faults, switch: None, "ONLY": only, "SCRATCH": ""}
-        checker = Checker("broker.pml", definitions, ["-DSAFETY", "-DBFS", MEMORY_LIMIT])
+        definitions = {"BATCHES": 2, "FAULTS": faults, switch: None}
+        if not of_groups:
+            definitions.update({**SMALL, "WINDOW": 1, "ONLY": VARIANTS[name][1], "SCRATCH": ""})
+        model = "groups.pml" if of_groups else "broker.pml"
+        checker = Checker(model, definitions, ["-DSAFETY", "-DBFS", MEMORY_LIMIT])
         found = checker.search(["-m1000000"])
         violated = re.search(r"assertion violated (\w+)", found)
         if violated:
