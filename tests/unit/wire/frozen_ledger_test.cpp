@@ -5,7 +5,7 @@
 #include "common/wire/run_progress.hpp"
 #include "tests/unit/wire/hex_dump.hpp"
 
-// The bytes of version 1. When one of these fails, either the change is a mistake, or kLedgerVersion rises
+// The bytes of version 2. When one of these fails, either the change is a mistake, or kLedgerVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // A word whose bytes encode its position.
 constexpr std::uint64_t word(std::uint64_t i) { return 0x0101010101010101 * i + i; }
 
-TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 1U); }
+TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 2U); }
 
 TEST(FrozenLedger, Header) {
     LedgerHeader header{};
@@ -32,7 +32,7 @@ TEST(FrozenLedger, Header) {
     put_text(header.run_id, "run-7");
     header.reserved.fill(0xee);
     EXPECT_EQ(hex_dump_of(header),
-              "0000: 4f 46 46 4c 45 47 44 52 01 00 00 00 04 03 02 01\n"
+              "0000: 4f 46 46 4c 45 47 44 52 02 00 00 00 04 03 02 01\n"
               "0010: 18 17 16 15 14 13 12 11 24 23 22 21 34 33 32 31\n"
               "0020: 44 43 42 41 54 53 52 51 68 67 66 65 64 63 62 61\n"
               "0030: 78 77 76 75 74 73 72 71 88 87 86 85 84 83 82 81\n"
@@ -76,7 +76,8 @@ TEST(FrozenLedger, Entry) {
     const SlabEntry entry{word(1),
                           word(2),
                           {word(3), word(4), word(5), word(6), word(7), word(8), word(9), word(10)},
-                          {word(11), word(12), word(13), word(14), word(15), word(16)}};
+                          word(11),
+                          {word(12), word(13), word(14), word(15), word(16)}};
     EXPECT_EQ(hex_dump_of(entry),
               "0000: 02 01 01 01 01 01 01 01 04 02 02 02 02 02 02 02\n"
               "0010: 06 03 03 03 03 03 03 03 08 04 04 04 04 04 04 04\n"
