@@ -85,6 +85,24 @@ TEST(RunNames, CarryRunIdAndNonce) {
     EXPECT_EQ(names.span(12), "/offramp-nightly-7-0000000000c0ffee.s12");
 }
 
+TEST(RunNames, OfAGroupHaveItsLedgerAndCellsAlone) {
+    const RunNames run{"nightly-7", 0xc0ffee};
+    const RunNames masks = run.of_group("masks-2");
+    EXPECT_EQ(masks.ledger(), "/offramp-nightly-7-0000000000c0ffee.ledger-masks-2");
+    EXPECT_EQ(masks.cells(), "/offramp-nightly-7-0000000000c0ffee.cells-masks-2");
+    EXPECT_EQ(masks.lock(), run.lock());
+    EXPECT_EQ(masks.span(3), run.span(3));
+    EXPECT_EQ(masks.of_group("").ledger(), run.ledger());
+}
+
+TEST(RunNames, AcceptPlainGroupNamesOnly) {
+    for (const char* good : {"a", "masks", "a-1-", "z9", "abcdefghijklmnop"})
+        EXPECT_TRUE(RunNames::is_group_name(good)) << good;
+    for (const char* bad :
+         {"", "1a", "-a", "Masks", "mAsks", "a_b", "a.b", "a/b", "a,b", "a b", "a\n", "abcdefghijklmnopq"})
+        EXPECT_FALSE(RunNames::is_group_name(bad)) << bad;
+}
+
 TEST(RunNames, AcceptPlainRunIdsOnly) {
     for (const std::string good : {"a", "run_1.2-x", "0123456789abcdef0123456789abcdef0123456789abcdef"})
         EXPECT_NO_THROW(RunNames::check_run_id(good)) << good;
@@ -322,6 +340,22 @@ TEST(Sweep, DistinguishesRunsWithACommonPrefix) {
     EXPECT_TRUE(sweep_run(live));
 }
 
+TEST(Sweep, RemovesTheObjectsOfEveryGroup) {
+    const auto names = own_run("groups");
+    {
+        const auto lock = RunLock::hold(names, true);
+        for (const char* group : {"masks", "v-2"}) {
+            make_object(names.of_group(group).ledger());
+            make_object(names.of_group(group).cells());
+        }
+        make_object(names.span(0));
+        EXPECT_FALSE(sweep_run(names));
+        EXPECT_THAT(objects_of(names), SizeIs(6));
+    }
+    EXPECT_TRUE(sweep_run(names));
+    EXPECT_THAT(objects_of(names), IsEmpty());
+}
+
 TEST(Sweep, NeverTouchesAnotherUsersObjects) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can create another user's objects";
     const auto names = own_run("user");
@@ -371,10 +405,12 @@ TEST(Sweep, KeepsForeignNames) {
     const auto names = own_run("unlike");
     const std::string base = names.lock().substr(0, names.lock().size() - 4);
     { const auto lock = RunLock::hold(names, true); }
-    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"}) make_object(base + suffix);
+    const std::vector<std::string> foreign{"sx",      "s",        "s1x",     "lock2",   "other", "s00000000001",
+                                           "ledger-", "ledger-A", "ledgera", "cells-1", "lock-a"};
+    for (const std::string& suffix : foreign) make_object(base + suffix);
     EXPECT_TRUE(sweep_run(names));
-    EXPECT_THAT(objects_of(names), SizeIs(6));
-    for (const char* suffix : {"sx", "s", "s1x", "lock2", "other", "s00000000001"}) remove_object(base + suffix);
+    EXPECT_THAT(objects_of(names), SizeIs(foreign.size()));
+    for (const std::string& suffix : foreign) remove_object(base + suffix);
 }
 
 // For any id and nonce, a run's names are found again and recognised.
