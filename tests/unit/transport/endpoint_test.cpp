@@ -59,6 +59,39 @@ TEST(Endpoint, IsWrittenInThisForm) {
               "offramp-endpoint=1\nrun_id=nightly-7\nnonce=0000000000c0ffee\nproducer_pid=4711\nepoch=2\n");
 }
 
+TEST(Endpoint, ListsTheGroupsAndEachGroupHasItsOwn) {
+    const TemporaryRunFolder folder;
+    const Endpoint run{folder.path(), {"r", 0xff}, 7, 3, {"masks", "vectors"}};
+    std::filesystem::create_directories(Endpoint::group_dir(folder.path(), "masks") + "/live");
+    run.publish();
+    run.of_group("masks").publish();
+    const auto text_of = [&](const std::string& file) {
+        std::ifstream in(folder.file(file));
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    EXPECT_EQ(text_of("live/endpoint"), std::string(kValid) + "groups=masks,vectors\n");
+    EXPECT_EQ(text_of("groups/masks/live/endpoint"), std::string(kValid) + "group=masks\n");
+
+    const auto whole = Endpoint::read(folder.path());
+    EXPECT_EQ(whole->groups, run.groups);
+    EXPECT_EQ(whole->names.group, "");
+    const auto group = Endpoint::read(folder.file("groups/masks"));
+    EXPECT_EQ(group->names.ledger(), run.names.of_group("masks").ledger());
+    EXPECT_EQ(group->groups, std::vector<std::string>{});
+    EXPECT_EQ(group->work_address(), "ipc://" + folder.file("groups/masks/live/work-00000102.sock"));
+}
+
+TEST(Endpoint, SendsAConsumerOfTheRunToAGroup) {
+    Endpoint endpoint{"/tmp/r", {"r", 1}, 7, 1};
+    EXPECT_EQ(kind_of([&] { endpoint.require_no_groups(); }), ErrorKind::None);
+    endpoint.groups = {"masks", "vectors"};
+    EXPECT_EQ(kind_of([&] { endpoint.of_group("masks").require_no_groups(); }), ErrorKind::None);
+    std::string text;
+    EXPECT_EQ(kind_of([&] { endpoint.require_no_groups(); }, &text), ErrorKind::Usage);
+    EXPECT_NE(text.find("(masks, vectors)"), std::string::npos) << text;
+    EXPECT_NE(text.find("/tmp/r/groups/masks"), std::string::npos) << text;
+}
+
 TEST(Endpoint, IsReplacedAsAWhole) {
     const TemporaryRunFolder folder;
     Endpoint{folder.path(), {"a", 1}, 1, 1}.publish();
@@ -85,6 +118,7 @@ TEST(Endpoint, RefusesAnInvalidFile) {
         return kind_of([&] { Endpoint::read(folder.path()); });
     };
     ASSERT_EQ(read_back(valid), ErrorKind::None);
+    ASSERT_EQ(read_back(replaced(valid, "run_id=r\n", "groups=a,b-2\nrun_id=r\n")), ErrorKind::None) << "any order";
     for (const std::string& text : {std::string(),
                                     valid.substr(0, valid.size() - 1),
                                     valid.substr(0, 30),
@@ -108,6 +142,14 @@ TEST(Endpoint, RefusesAnInvalidFile) {
                                     replaced(valid, "epoch=3", "epoch="),
                                     replaced(valid, "epoch=3", "epoch=4294967296"),
                                     replaced(valid, "epoch=3\n", "epoch=3\r\n"),
+                                    valid + "group=Masks\n",
+                                    valid + "group=a\ngroup=a\n",
+                                    valid + "groups=a,B\n",
+                                    valid + "groups=a,,b\n",
+                                    valid + "groups=a,\n",
+                                    valid + "groups=../a\n",
+                                    valid + "groups=a/b\n",
+                                    valid + "groups=abcdefghijklmnopq\n",
                                     replaced(valid, "pid=7", std::string("pid=7\0", 6))})
         EXPECT_EQ(read_back(text), ErrorKind::Protocol) << text;
 }
