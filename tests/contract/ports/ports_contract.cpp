@@ -1,5 +1,6 @@
 #include "tests/contract/ports/ports_contract.hpp"
 
+#include <poll.h>
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
 
@@ -327,6 +328,27 @@ TEST_P(PortsContract, ReportsWhetherMessagesMayWait) {
     // A connection event may wake it first; the message is there when it is received.
     while (!broker->try_receive_release(inbound)) broker->wait({}, 1h);
     EXPECT_EQ(text_of(inbound.bytes), "one");
+}
+
+// The descriptors of a port, for a thread that waits elsewhere.
+TEST_P(PortsContract, SignalsAMessageToAThreadThatWaitsElsewhere) {
+    const auto broker = place_->broker();
+    auto met = meet(*place_, *broker);
+    for (const auto send : {&ConsumerPort::send_work, &ConsumerPort::send_release}) {
+        ASSERT_TRUE((*met.port.*send)(bytes_of("came")));
+        Inbound inbound;
+        while (!broker->try_receive_work(inbound) && !broker->try_receive_release(inbound)) {
+            std::vector<int> fds;
+            if (!broker->prepare_wait(fds)) continue;
+            std::vector<pollfd> polled;
+            for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
+            ASSERT_GT(::poll(polled.data(), polled.size(), std::chrono::milliseconds(kPatience).count()), 0);
+        }
+        EXPECT_EQ(text_of(inbound.bytes), "came");
+        std::vector<int> fds;
+        while (!broker->prepare_wait(fds)) ASSERT_FALSE(broker->try_receive_work(inbound));
+        EXPECT_FALSE(fds.empty());
+    }
 }
 
 // Sending may consume the descriptor's signal that a message has arrived; no thread would wake for it again.

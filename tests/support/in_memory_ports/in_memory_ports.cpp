@@ -30,6 +30,11 @@ class Doorbell {
         // A full counter (EAGAIN) is ringing already.
         [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof one);
     }
+    int fd() const { return fd_.get(); }
+    void silence() const {
+        std::uint64_t rings = 0;
+        [[maybe_unused]] const ssize_t bytes_read = ::read(fd_.get(), &rings, sizeof rings);
+    }
     void sleep(std::span<const int> fds, std::chrono::nanoseconds timeout) const {
         std::vector<pollfd> polled{{fd_.get(), POLLIN, 0}};
         for (const int fd : fds) polled.push_back({fd, POLLIN, 0});
@@ -38,8 +43,7 @@ class Doorbell {
         const timespec time{static_cast<time_t>(seconds.count()), static_cast<long>((timeout - seconds).count())};
         if (::ppoll(polled.data(), polled.size(), &time, nullptr) < 0 && errno != EINTR)
             throw SystemError("waiting for messages", errno);
-        std::uint64_t rings = 0;
-        [[maybe_unused]] const ssize_t bytes_read = ::read(fd_.get(), &rings, sizeof rings);
+        silence();
     }
 
   private:
@@ -158,6 +162,13 @@ class InMemoryBrokerPort final : public BrokerPort {
     bool may_have_messages() override {
         const std::lock_guard guard(state_->mutex);
         return state_->has_messages();
+    }
+
+    bool prepare_wait(std::vector<int>& fds) override {
+        state_->broker_doorbell.silence();
+        if (may_have_messages()) return false;
+        fds.push_back(state_->broker_doorbell.fd());
+        return true;
     }
 
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
