@@ -51,63 +51,18 @@ class ScriptedWatch final : public PeerWatch {
     std::map<pid_t, std::vector<int>> ends_;
 };
 
-struct BrokerFixture;
+// The ends of one group's port, and its consumers' heartbeats.
+struct FixtureGroup {
+    FixtureGroup() : heartbeats(16), port(hub.broker_port()) {}
 
-// A consumer that the test controls, over a real port.
-struct ScriptedConsumer {
-    ScriptedConsumer(BrokerFixture& fixture, pid_t pid, std::uint32_t window = 2, uid_t uid = 1000);
-
-    void hello(std::uint64_t nonce);
-    void hello();
-    bool join();                                                // hello, challenge, answer, welcome
-    void receive();                                             // takes the messages that have arrived
-    void take(std::uint64_t batch, std::uint32_t samples = 4);  // publishes the batch, and receives
-    template <class... Parts>
-    void send(const Parts&... message);  // on the work channel, and receives
-    void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
-    void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
-    void work_on(const SlabTicket& ticket);
-    void die();
-
-    BrokerFixture& f;
-    pid_t pid;
-    std::uint32_t window;
-    std::uint64_t token;
-    std::unique_ptr<ConsumerPort> port;
-    std::optional<Challenge> challenge;
-    std::optional<Welcome> welcome;
-    std::optional<Refused> refused;
-    std::optional<Drain> drain;
-    std::vector<SlabTicket> tickets;  // received, in order
-    std::uint64_t acknowledged = 0;
-    std::uint64_t sent = 0;
+    std::vector<HeartbeatRecord> heartbeats;
+    InMemoryHub hub;
+    std::unique_ptr<BrokerPort> port;
 };
 
-struct JoinedConsumer : ScriptedConsumer {
-    explicit JoinedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window = 2)
-        : ScriptedConsumer(fixture, its_pid, its_window) {
-        join();
-    }
-};
-
-// A broker over memory that the test steps; the test sets times, deaths and messages.
-struct BrokerFixture {
-    explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
-        : consumer_table(16),
-          entries(slabs),
-          heartbeats(16),
-          bytes(slabs * kSlabBytes),
-          exchange(SlabExchange::make(1)),
-          ledger(SlabLedger::format({consumer_table, entries}, 1)),
-          port(hub.broker_port()) {
-        options.run_nonce = kNonce;
-        options.allowed_uids = {1000};
-        broker =
-            std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats,
-                                     Broker::SlabMemory{[this](std::uint32_t slab) { return !unmade.contains(slab); },
-                                                        [this](std::uint32_t slab) { return bytes_of(slab); }},
-                                     options);
-    }
+// A broker that the test steps; the test sets times, deaths and messages.
+struct FixtureRun {
+    explicit FixtureRun(std::uint32_t slabs) : bytes(slabs * kSlabBytes), exchange(SlabExchange::make(1)) {}
 
     // One filled slab of `samples` samples, as batch `batch`.
     void publish(std::uint64_t batch, std::uint32_t samples = 4) {
@@ -128,28 +83,89 @@ struct BrokerFixture {
             broker->step();
         }
     }
-    bool can_fill() {
-        broker->step();
-        return ledger.count(SlabState::Filling) > 0;
-    }
     BrokerReport report() { return broker->report(); }
     std::span<std::byte> bytes_of(std::uint32_t slab) { return {&bytes[slab * kSlabBytes], kSlabBytes}; }
+    Broker::SlabMemory memory() {
+        return {[this](std::uint32_t slab) { return !unmade.contains(slab); },
+                [this](std::uint32_t slab) { return bytes_of(slab); }};
+    }
 
     static constexpr std::uint64_t kNonce = 77;
     std::uint64_t tokens = 0;  // one per consumer
     static constexpr std::size_t kSlabBytes = 512;
-    std::vector<LedgerConsumer> consumer_table;
-    std::vector<SlabEntry> entries;
-    std::vector<HeartbeatRecord> heartbeats;
     std::vector<std::byte> bytes;
     std::set<std::uint32_t> unmade;  // slabs without memory yet
-    InMemoryHub hub;
     ScriptedWatch watch;
     ManualClock clock;
     std::shared_ptr<SlabExchange> exchange;
-    SlabLedger ledger;
-    std::unique_ptr<BrokerPort> port;
     std::unique_ptr<Broker> broker;
+};
+
+struct BrokerFixture;
+
+// A consumer that the test controls, over a real port.
+struct ScriptedConsumer {
+    ScriptedConsumer(FixtureRun& run, FixtureGroup& group, pid_t pid, std::uint32_t window = 2, uid_t uid = 1000);
+    ScriptedConsumer(BrokerFixture& fixture, pid_t pid, std::uint32_t window = 2, uid_t uid = 1000);
+
+    void hello(std::uint64_t nonce);
+    void hello();
+    bool join();                                                // hello, challenge, answer, welcome
+    void receive();                                             // takes the messages that have arrived
+    void take(std::uint64_t batch, std::uint32_t samples = 4);  // publishes the batch, and receives
+    template <class... Parts>
+    void send(const Parts&... message);  // on the work channel, and receives
+    void release(const SlabTicket& ticket, ReleaseKind kind = ReleaseKind::Completed);
+    void send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records);
+    void work_on(const SlabTicket& ticket);
+    void die();
+
+    FixtureRun& run;
+    FixtureGroup& group;
+    pid_t pid;
+    std::uint32_t window;
+    std::uint64_t token;
+    std::unique_ptr<ConsumerPort> port;
+    std::optional<Challenge> challenge;
+    std::optional<Welcome> welcome;
+    std::optional<Refused> refused;
+    std::optional<Drain> drain;
+    std::vector<SlabTicket> tickets;  // received, in order
+    std::uint64_t acknowledged = 0;
+    std::uint64_t sent = 0;
+};
+
+struct JoinedConsumer : ScriptedConsumer {
+    explicit JoinedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window = 2)
+        : ScriptedConsumer(fixture, its_pid, its_window) {
+        join();
+    }
+    JoinedConsumer(FixtureRun& its_run, FixtureGroup& its_group, pid_t its_pid, std::uint32_t its_window = 2)
+        : ScriptedConsumer(its_run, its_group, its_pid, its_window) {
+        join();
+    }
+};
+
+// A run without groups.
+struct BrokerFixture : FixtureRun, FixtureGroup {
+    explicit BrokerFixture(std::uint32_t slabs = 4, BrokerOptions options = {})
+        : FixtureRun(slabs),
+          consumer_table(16),
+          entries(slabs),
+          ledger(SlabLedger::format({consumer_table, entries}, 1)) {
+        options.run_nonce = kNonce;
+        options.allowed_uids = {1000};
+        broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats, memory(), options);
+    }
+
+    bool can_fill() {
+        broker->step();
+        return ledger.count(SlabState::Filling) > 0;
+    }
+
+    std::vector<LedgerConsumer> consumer_table;
+    std::vector<SlabEntry> entries;
+    SlabLedger ledger;
 };
 
 // A message that names the fixture's run.
@@ -162,16 +178,20 @@ Bytes of_run(const Body& body, std::span<const typename RecordOf<Body>::Type> re
     return encode(BrokerFixture::kNonce, body, records);
 }
 
-inline ScriptedConsumer::ScriptedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window, uid_t uid)
-    : f(fixture),
+inline ScriptedConsumer::ScriptedConsumer(FixtureRun& its_run, FixtureGroup& its_group, pid_t its_pid,
+                                          std::uint32_t its_window, uid_t uid)
+    : run(its_run),
+      group(its_group),
       pid(its_pid),
       window(its_window),
-      token(++fixture.tokens),
-      port(fixture.hub.consumer_port({its_pid, uid, uid})) {}
+      token(++its_run.tokens),
+      port(its_group.hub.consumer_port({its_pid, uid, uid})) {}
+inline ScriptedConsumer::ScriptedConsumer(BrokerFixture& fixture, pid_t its_pid, std::uint32_t its_window, uid_t uid)
+    : ScriptedConsumer(fixture, fixture, its_pid, its_window, uid) {}
 
 inline void ScriptedConsumer::hello(std::uint64_t nonce) {
     port->send_work(encode(nonce, Hello{.token = token, .window = window}));
-    f.broker->step();
+    run.broker->step();
     receive();
 }
 inline void ScriptedConsumer::hello() { hello(BrokerFixture::kNonce); }
@@ -180,7 +200,7 @@ inline bool ScriptedConsumer::join() {
     hello();
     if (!challenge) return false;
     send(Answer{challenge->secret});
-    if (welcome) store_word(f.heartbeats[welcome->consumer_index].session, welcome->session);
+    if (welcome) store_word(group.heartbeats[welcome->consumer_index].session, welcome->session);
     return welcome.has_value();
 }
 
@@ -199,32 +219,32 @@ inline void ScriptedConsumer::receive() {
 }
 
 inline void ScriptedConsumer::take(std::uint64_t batch, std::uint32_t samples) {
-    f.publish(batch, samples);
+    run.publish(batch, samples);
     receive();
 }
 template <class... Parts>
 void ScriptedConsumer::send(const Parts&... message) {
     port->send_work(of_run(message...));
-    f.broker->step();
+    run.broker->step();
     receive();
 }
 
 inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records) {
     port->send_release(of_run(Releases{welcome->session, first}, records));
-    f.broker->step();
+    run.broker->step();
     receive();
 }
 inline void ScriptedConsumer::release(const SlabTicket& ticket, ReleaseKind kind) {
-    store_word(f.heartbeats[welcome->consumer_index].work, 0);
+    store_word(group.heartbeats[welcome->consumer_index].work, 0);
     send_releases(++sent, {{ticket, static_cast<std::uint32_t>(kind), 0}});
 }
 inline void ScriptedConsumer::work_on(const SlabTicket& ticket) {
-    store_word(f.heartbeats[welcome->consumer_index].work,
+    store_word(group.heartbeats[welcome->consumer_index].work,
                WorkWord{ticket.slab, ticket.attempt, static_cast<std::uint32_t>(ticket.generation)}.pack());
 }
 inline void ScriptedConsumer::die() {
-    f.watch.end(pid);
-    f.broker->step();
+    run.watch.end(pid);
+    run.broker->step();
 }
 
 }  // namespace offramp
