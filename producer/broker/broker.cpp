@@ -35,7 +35,6 @@ bool Intake::grant_slabs() {
     grants_.clear();
     while (grants_.size() < wanted) {
         const auto slab = acquire();
-        if (!slab && drop_for_egress()) continue;
         if (!slab) break;
         const GroupBroker& first = *groups_.front();
         grants_.push_back({*slab, first.ledger().word(*slab).generation, first.memory().bytes_of(*slab)});
@@ -50,17 +49,16 @@ std::optional<std::uint32_t> Intake::acquire() {
     GroupBroker& fewest = fewest_free();
     if (groups_.size() == 1) return fewest.ledger().acquire(fewest.memory().usable);
     const auto slab = fewest.ledger().acquire(
-        [&](std::uint32_t one) { return fewest.memory().usable(one) && free_in_others(one, fewest, false); });
+        [&](std::uint32_t one) { return fewest.memory().usable(one) && free_in_others(one, fewest); });
     if (slab)
         for (const auto& group : groups_)
             if (group.get() != &fewest) group->ledger().acquire_also(*slab);
     return slab;
 }
 
-bool Intake::free_in_others(std::uint32_t slab, const GroupBroker& apart, bool required_alone) const {
+bool Intake::free_in_others(std::uint32_t slab, const GroupBroker& apart) const {
     return std::ranges::all_of(groups_, [&](const auto& group) {
-        return group.get() == &apart || (required_alone && group->is_optional()) ||
-               group->ledger().word(slab).state == SlabState::Free;
+        return group.get() == &apart || group->ledger().word(slab).state == SlabState::Free;
     });
 }
 
@@ -70,22 +68,34 @@ GroupBroker& Intake::fewest_free() const {
                                       [](const auto& group) { return group->ledger().count(SlabState::Free); });
 }
 
+bool Intake::are_short_together() const { return fewest_free().ledger().count(SlabState::Free) > 0 && !is_any_free(); }
+
 bool Intake::is_any_free() const {
     const GroupBroker& fewest = fewest_free();
     return groups_.size() == 1
                ? fewest.ledger().count(SlabState::Free) > 0
-               : fewest.ledger().any_free([&](std::uint32_t slab) { return free_in_others(slab, fewest, false); });
+               : fewest.ledger().any_free([&](std::uint32_t slab) { return free_in_others(slab, fewest); });
 }
 
-// Makes a slab free that only optional groups have.
-bool Intake::drop_for_egress() {
-    if (groups_.size() == 1 || is_any_free()) return false;
-    bool dropped = false;
-    for (const auto& group : groups_)
-        dropped = (group->is_optional() &&
-                   group->drop_oldest_of([&](std::uint32_t slab) { return free_in_others(slab, *group, true); })) ||
-                  dropped;
-    return dropped;
+void Intake::drop_for_egress() {
+    while (is_short_ && !is_any_free() && drop_oldest()) grant_slabs();
+}
+
+// Makes a slab free that waits in optional groups and is free in all others.
+bool Intake::drop_oldest() {
+    const auto would_be_free = [&](std::uint32_t slab) {
+        return std::ranges::all_of(groups_, [&](const auto& group) {
+            return group->ledger().word(slab).state == SlabState::Free || group->may_drop(slab);
+        });
+    };
+    for (const auto& group : groups_) {
+        const auto oldest = group->is_optional() ? group->oldest_waiting(would_be_free) : std::nullopt;
+        if (!oldest) continue;
+        for (const auto& each : groups_)
+            if (each->may_drop(*oldest)) each->drop(*oldest);
+        return true;
+    }
+    return false;
 }
 
 void Intake::report_shortage() {
@@ -108,21 +118,12 @@ void WholeSlabs::adopt() {
     SlabTotals in_flight;
     for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
         Fate& fate = fates_[slab];
-        const GroupBroker* open = nullptr;
-        std::uint64_t generation = 0;
         for (const auto& group : groups_) {
-            const SlabWord word = group->ledger().word(slab);
-            const bool in_flight_here = word.state == SlabState::Ready || word.state == SlabState::Leased;
-            if (group->is_optional() || (!in_flight_here && word.state != SlabState::DeadLettered)) continue;
-            generation = word.generation;
-            if (in_flight_here) {
-                open = group.get();
-                ++fate.open;
-            }
-            fate.lost = fate.lost || !in_flight_here || group->ledger().is_lost(slab);
+            const SlabState state = group->ledger().word(slab).state;
+            if (group->is_optional() || (state != SlabState::Ready && state != SlabState::Leased)) continue;
+            fate.lost = group->ledger().is_lost(slab);
+            if (fate.open++ == 0 && !fate.lost) in_flight += group->published(slab).totals();
         }
-        if (fate.lost) mark_lost(slab, generation);
-        if (open != nullptr && !fate.lost) in_flight += open->published(slab).totals();
     }
     for (const auto& group : groups_) {
         if (group->is_optional()) continue;
@@ -230,13 +231,15 @@ void Broker::tell_whole(BrokerOptions& options) {
         if (whole_->note_completed(published, to_ns(clock_.now()), warmup) && run_completed) run_completed(published);
     };
     options.before_dead_letter = [this, run_lost, number = groups_.size()](const PublishedSlab& published) {
-        const std::uint64_t generation = groups_[number]->ledger().word(published.slab).generation;
-        if (whole_->note_lost(published, generation) && run_lost) run_lost(published);
+        if (whole_->note_lost(published, groups_[number]->generation(published.slab)) && run_lost) run_lost(published);
     };
 }
 
 void Broker::adopt(std::span<const AdoptedSlabs> groups) {
     expect(groups.size() == groups_.size(), "each group is adopted");
+    for (std::size_t i = 0; whole_ && i < groups.size(); ++i)
+        for (const PublishedSlab& slab : groups[i].dead_letters)
+            if (!groups_[i]->options().optional) whole_->mark_lost(slab.slab, groups_[i]->generation(slab.slab));
     for (std::size_t i = 0; i < groups.size(); ++i) groups_[i]->adopt(groups[i]);
     if (whole_) whole_->adopt();
 }
@@ -256,6 +259,7 @@ void Broker::step() {
     bool dropped = false;
     for (const auto& group : groups_) dropped = group->hand_out() || dropped;
     if (dropped) intake_.grant_slabs();
+    intake_.drop_for_egress();
     if (groups_.front()->approaching_end()) intake_.withdraw();
     for (const auto& group : groups_) group->finish();
     if (std::ranges::all_of(groups_,
@@ -270,6 +274,7 @@ bool Broker::dispatch_inline() {
     if (intake_.grant_slabs())
         for (const auto& group : groups_) group->note_egress_served();
     for (const auto& group : groups_) group->hand_out_new();
+    intake_.drop_for_egress();
     // Messages may be waiting, seen while sending or not at all. A release among them frees a slab.
     if (std::ranges::any_of(groups_, [](const auto& group) { return group->has_more_to_do(); })) return false;
     intake_.report_shortage();
@@ -306,7 +311,7 @@ BrokerReport Broker::report() const {
     if (!whole_) return groups_.front()->report();
     std::vector<BrokerReport> groups;
     groups.reserve(groups_.size());
-    for (const auto& group : groups_) groups.push_back(group->report());
+    for (const auto& group : groups_) groups.push_back(group->report(intake_.are_short_together()));
     BrokerReport report = whole_->report(groups);
     report.ended = ended();
     return report;

@@ -41,16 +41,20 @@ class Intake {
     bool grant_slabs();
     // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
     void report_shortage();
+    // Drops what only waits in optional groups, if the last grant was short. Consumers are served first.
+    void drop_for_egress();
+    // No slab is free in all groups, though each has a free one.
+    bool are_short_together() const;
     // Takes back what the egress will not fill.
     void withdraw();
 
   private:
     void publish(std::span<const PublishedSlab> slabs, const std::function<void(const PublishedSlab&)>& taken);
     std::optional<std::uint32_t> acquire();
-    bool free_in_others(std::uint32_t slab, const GroupBroker& apart, bool required_alone) const;
+    bool free_in_others(std::uint32_t slab, const GroupBroker& apart) const;
     bool is_any_free() const;
     GroupBroker& fewest_free() const;
-    bool drop_for_egress();
+    bool drop_oldest();
 
     const GroupBrokers& groups_;
     SlabExchange& exchange_;
@@ -66,8 +70,10 @@ class WholeSlabs {
   public:
     explicit WholeSlabs(const GroupBrokers& groups) : groups_(groups), fates_(groups.front()->ledger().slab_count()) {}
 
-    // Continues after a recovery. Where several groups had dead letters before it, the total of lost slabs is the
-    // largest of theirs.
+    // In each group that has this filling.
+    void mark_lost(std::uint32_t slab, std::uint64_t generation);
+    // Continues after a recovery, with lost slabs marked. Where several groups had dead letters before it, the total of
+    // lost slabs is the largest of theirs.
     void adopt();
     void note_published(const PublishedSlab& published);
     // A required group completed it; true if the slab is completed by that.
@@ -82,7 +88,6 @@ class WholeSlabs {
         std::uint8_t open = 0;  // required groups that have not completed it
         bool lost = false;
     };
-    void mark_lost(std::uint32_t slab, std::uint64_t generation);
     SlabState state_of(std::uint32_t slab) const;
 
     const GroupBrokers& groups_;

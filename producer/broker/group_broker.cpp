@@ -95,7 +95,11 @@ std::chrono::nanoseconds GroupBroker::patience(TimePoint now) const {
     return dispatcher_.patience(now, longest);
 }
 
-BrokerReport GroupBroker::report() const {
+bool GroupBroker::may_drop(std::uint32_t slab) const {
+    return options_.optional && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
+}
+
+BrokerReport GroupBroker::report(bool short_together) const {
     BrokerReport report = totals_;
     report.ended = ended();
     report.slab_states.reserve(ledger_.slab_count());
@@ -105,7 +109,7 @@ BrokerReport GroupBroker::report() const {
         if (state == SlabState::Ready || state == SlabState::Leased)
             report.in_flight += slab_records_[slab].published.totals();
     }
-    shortage_.describe(report);
+    shortage_.describe(report, short_together);
     for (ConsumerReport& consumer : report.consumers) consumer.group = options_.group;
     std::sort(report.consumers.begin(), report.consumers.end(),
               [](const ConsumerReport& a, const ConsumerReport& b) { return a.session < b.session; });

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -80,8 +81,12 @@ class GroupBroker {
     bool has_more_to_do() { return dead_letters_.has_next() || port_.may_have_messages(); }
 
     void egress_finished() { run_end_.egress_finished(); }
-    // Drops the oldest waiting slab that `wanted` accepts.
-    bool drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted) { return spill_.drop_oldest_of(wanted); }
+    // An optional group's waiting slabs.
+    std::optional<std::uint32_t> oldest_waiting(const std::function<bool(std::uint32_t)>& wanted) const {
+        return spill_.oldest_waiting(wanted);
+    }
+    bool may_drop(std::uint32_t slab) const;
+    void drop(std::uint32_t slab) { spill_.drop(slab); }
     void abort() { run_end_.abort(); }
     // The required groups are done: drops what waits, and ends soon.
     void hurry();
@@ -93,10 +98,12 @@ class GroupBroker {
     const SlabLedger& ledger() const { return ledger_; }
     bool is_optional() const { return options_.optional; }
     const SlabMemory& memory() const { return memory_; }
+    std::uint64_t generation(std::uint32_t slab) const { return ledger_.word(slab).generation; }
     const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }
     const std::vector<int>& wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }
     std::chrono::nanoseconds patience(TimePoint now) const;
-    BrokerReport report() const;
+    // `short_together`: with the other groups, it keeps the run from a free slab.
+    BrokerReport report(bool short_together = false) const;
     GroupReport group_report(const BrokerReport& of_it) const;
 
   private:

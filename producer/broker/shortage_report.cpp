@@ -21,11 +21,11 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 }  // namespace
 
-void ShortageReport::describe(BrokerReport& report) const {
+void ShortageReport::describe(BrokerReport& report, bool short_together) const {
     report.slabs = ledger_.counts();
     report.consumers = peers_.reports();
     describe_holders(report);
-    describe_shortage(report);
+    describe_shortage(report, short_together);
 }
 
 // Fills in what each consumer holds, and its longest hold.
@@ -56,9 +56,11 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
     }
 }
 
-void ShortageReport::describe_shortage(BrokerReport& report) const {
+void ShortageReport::describe_shortage(BrokerReport& report, bool short_together) const {
     const auto of = [&](SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; };
-    if (of(SlabState::Free) > 0) return;
+    if (of(SlabState::Free) > 0 && !short_together) return;
+    // What only waits in an optional group is dropped when the egress needs it.
+    if (options_.optional && of(SlabState::Leased) + of(SlabState::Retired) + of(SlabState::DeadLettered) == 0) return;
     std::size_t living = 0;
     std::size_t staying = 0;
     for (const auto& [id, peer] : peers_) {
@@ -112,7 +114,7 @@ void ShortageReport::watch(TimePoint now) {
     }
     if (now < next_message_) return;
     BrokerReport report;
-    describe(report);
+    describe(report, false);
     spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report.shortage);
     message_interval_ = std::min(message_interval_ * 2, kLongestShortageInterval);
     next_message_ = now + message_interval_;

@@ -33,14 +33,15 @@ class ShortageReport {
           peers_(peers),
           slab_records_(slab_records) {}
 
-    // Adds slab states, consumers and their slabs, and why no slab is free.
-    void describe(BrokerReport& report) const;
+    // Adds slab states, consumers and their slabs, and why no slab is free. `short_together`: none is free in all
+    // groups, though each has a free one.
+    void describe(BrokerReport& report, bool short_together) const;
     // Call it regularly.
     void watch(TimePoint now);
 
   private:
     void describe_holders(BrokerReport& report) const;
-    void describe_shortage(BrokerReport& report) const;
+    void describe_shortage(BrokerReport& report, bool short_together) const;
 
     const SlabLedger& ledger_;
     const SlabExchange& exchange_;

@@ -110,12 +110,6 @@ bool Spill::drop_oldest() {
     return true;
 }
 
-bool Spill::drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted) {
-    const auto oldest = oldest_waiting(wanted);
-    if (oldest) drop(*oldest);
-    return oldest.has_value();
-}
-
 void Spill::drop(std::uint32_t slab) {
     failpoint("broker.drop");
     const PublishedSlab& published = slab_records_[slab].published;

@@ -51,8 +51,9 @@ class Spill {
     void set_to_work();
     // True if a slab was dropped, and is free. Consumers are served first.
     bool drop_oldest();
-    // Drops the oldest waiting slab of an optional group that `wanted` accepts. True if there was one.
-    bool drop_oldest_of(const std::function<bool(std::uint32_t)>& wanted);
+    std::optional<std::uint32_t> oldest_waiting(const std::function<bool(std::uint32_t)>& wanted = {}) const;
+    // A waiting slab without holders.
+    void drop(std::uint32_t slab);
     // The egress was granted a slab; its thread may not have noticed yet.
     void note_egress_served() { egress_waits_since_.reset(); }
 
@@ -67,8 +68,6 @@ class Spill {
     void on_read_back(const SpillStore::Outcome& outcome);
     bool wants_to_write();
     bool wants_to_drop() const { return options_.on_dropped && exchange_.wants_oldest_dropped(); }
-    void drop(std::uint32_t slab);
-    std::optional<std::uint32_t> oldest_waiting(const std::function<bool(std::uint32_t)>& wanted = {}) const;
     void read_next_back();
 
     SlabLedger& ledger_;
