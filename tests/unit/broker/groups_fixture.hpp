@@ -1,0 +1,80 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "producer/broker/run_records.hpp"
+#include "tests/unit/broker/broker_fixture.hpp"
+
+namespace offramp {
+
+// A run with groups of consumers, over memory.
+struct GroupsFixture : FixtureRun {
+    struct Group : FixtureGroup {
+        explicit Group(std::uint32_t slabs)
+            : consumer_table(16), entries(slabs), ledger(SlabLedger::format({consumer_table, entries}, 1)) {}
+
+        SlabState state(std::uint32_t slab) const { return ledger.word(slab).state; }
+
+        std::vector<LedgerConsumer> consumer_table;
+        std::vector<SlabEntry> entries;
+        SlabLedger ledger;
+        RunProgress memory{};
+        ProgressLog progress{memory};
+    };
+
+    explicit GroupsFixture(std::uint32_t slabs, const std::vector<ConsumerGroup>& of = {{"a"}, {"b"}},
+                           const BrokerOptions& options = {})
+        : FixtureRun(slabs) {
+        for (std::size_t i = 0; i < of.size(); ++i) groups.push_back(std::make_unique<Group>(slabs));
+        std::vector<BrokerGroup> brokers;
+        for (std::size_t i = 0; i < of.size(); ++i)
+            brokers.push_back({groups[i]->ledger, *groups[i]->port, groups[i]->heartbeats, memory(),
+                               options_of(of[i], groups[i]->progress, options)});
+        broker = std::make_unique<Broker>(std::move(brokers), *exchange, watch, clock);
+    }
+    BrokerOptions options_of(const ConsumerGroup& group, ProgressLog& progress, BrokerOptions options) {
+        options.group = group.name;
+        options.optional = group.optional;
+        options.progress = &progress;
+        options.run_nonce = kNonce;
+        options.allowed_uids = {1000};
+        options.on_completed = [this](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
+        options.on_dead_letter = [this](const PublishedSlab& slab) { lost.push_back(slab.first_batch); };
+        return options;
+    }
+
+    // A free slab is granted to the egress, or was.
+    bool can_fill() {
+        broker->step();
+        return groups.front()->ledger.count(SlabState::Filling) > 0;
+    }
+    Group& operator[](std::size_t group) { return *groups[group]; }
+
+    std::vector<std::unique_ptr<Group>> groups;
+    std::vector<std::uint64_t> completed, lost;  // batches, as the run learns of them
+};
+
+// A consumer of one group.
+struct GroupConsumer : JoinedConsumer {
+    GroupConsumer(GroupsFixture& fixture, std::size_t its_group, pid_t its_pid, std::uint32_t its_window = 2)
+        : JoinedConsumer(fixture, fixture[its_group], its_pid, its_window) {}
+
+    // Releases the ticket that it has held longest.
+    void release_next(ReleaseKind kind = ReleaseKind::Completed) {
+        receive();
+        const SlabTicket ticket = tickets.at(0);
+        tickets.erase(tickets.begin());
+        release(ticket, kind);
+    }
+    // Dies while it works on that ticket.
+    void die_at_work() {
+        receive();
+        work_on(tickets.at(0));
+        die();
+    }
+};
+
+}  // namespace offramp
