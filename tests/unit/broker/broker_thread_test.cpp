@@ -16,7 +16,7 @@
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
-#include "tests/unit/broker/broker_fixture.hpp"
+#include "tests/unit/broker/groups_fixture.hpp"
 
 namespace offramp {
 namespace {
@@ -172,6 +172,60 @@ TEST(BrokerThread, AFailureOfTheStandInEndsIt) {
     EXPECT_EQ(watched.by_others, 0U);
     consumer.leave();
     consumer.join();
+}
+
+// Waits for messages alone, however soon the broker wants to look again.
+class PatientPort final : public BrokerPort {
+  public:
+    explicit PatientPort(std::unique_ptr<BrokerPort> port) : port_(std::move(port)) {}
+
+    SendOutcome send(const std::string& peer, std::span<const std::byte> bytes) override {
+        return port_->send(peer, bytes);
+    }
+    bool try_receive_work(Inbound& inbound) override { return port_->try_receive_work(inbound); }
+    bool try_receive_release(Inbound& inbound) override { return port_->try_receive_release(inbound); }
+    bool may_have_messages() override { return port_->may_have_messages(); }
+    bool prepare_wait(std::vector<int>& fds) override { return port_->prepare_wait(fds); }
+    void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
+        port_->wait(fds, timeout > 0ns ? 1h : timeout, turn);
+    }
+
+  private:
+    std::unique_ptr<BrokerPort> port_;
+};
+
+// One slab, so that each is filled only after both groups' consumers have woken the broker.
+TEST(BrokerThread, WakesForMessagesOfEveryGroup) {
+    constexpr std::uint64_t kSlabs = 200;
+    GroupsFixture f(1);
+    const auto make = [&] {
+        BrokerThread::Parts parts;
+        std::vector<BrokerGroup> brokers;
+        f.broker.reset();
+        for (const auto& group : f.groups) {
+            parts.ports.push_back(std::make_unique<PatientPort>(std::move(group->port)));
+            brokers.push_back({group->ledger, *parts.ports.back(), group->heartbeats, f.memory(),
+                               f.options_of({group == f.groups.front() ? "a" : "b"}, group->progress, {})});
+        }
+        parts.broker = std::make_unique<Broker>(std::move(brokers), *f.exchange, f.watch, f.clock);
+        return parts;
+    };
+    BrokerThread thread(make, *f.exchange, {});
+    LiveConsumer a(f[0].hub.consumer_port({11, 1000, 1000})), b(f[1].hub.consumer_port({12, 1000, 1000}));
+    for (std::uint64_t batch = 0; batch < kSlabs; ++batch) {
+        auto loan = f.exchange->wait_for_slab();
+        ASSERT_TRUE(loan);
+        f.exchange->publish(std::move(*loan), {.first_batch = batch, .samples = 1, .bytes = 10});
+    }
+    f.exchange->finish();
+    thread.join();
+    for (LiveConsumer* consumer : {&a, &b}) {
+        consumer->join();
+        EXPECT_EQ(consumer->times().size(), kSlabs);
+    }
+    EXPECT_EQ(f.completed.size(), kSlabs);
+    EXPECT_EQ(thread.report().completed.slabs, kSlabs);
+    EXPECT_TRUE(thread.report().conserved());
 }
 
 // Calls a function on each log message.
