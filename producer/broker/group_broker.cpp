@@ -75,7 +75,7 @@ bool GroupBroker::hand_out() {
 
 void GroupBroker::hurry() {
     run_end_.hurry();
-    while (spill_.drop_oldest_of([](std::uint32_t) { return true; })) continue;
+    while (const auto slab = spill_.oldest_waiting()) spill_.drop(*slab);
 }
 
 void GroupBroker::finish() {
