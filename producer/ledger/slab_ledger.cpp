@@ -115,11 +115,8 @@ std::optional<std::uint32_t> SlabLedger::acquire(const std::function<bool(std::u
 }
 
 void SlabLedger::acquire_also(std::uint32_t slab) {
-    const auto found = std::find(free_.rbegin(), free_.rend(), slab);
-    expect(found != free_.rend(), "the slab is free in this ledger, too");
-    free_.erase(std::next(found).base());
-    move_to(slab, SlabState::Free, SlabState::Filling);
-    failpoint("ledger.filling");
+    const auto acquired = acquire([slab](std::uint32_t one) { return one == slab; });
+    expect(acquired.has_value(), "the slab is free in this ledger, too");
 }
 
 bool SlabLedger::any_free(const std::function<bool(std::uint32_t)>& wanted) const {
