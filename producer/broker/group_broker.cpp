@@ -35,6 +35,11 @@ GroupBroker::GroupBroker(BrokerGroup group, SlabExchange& exchange, PeerWatch& w
 
 void GroupBroker::adopt(const AdoptedSlabs& adopted) {
     continued_.adopt(adopted.in_flight, adopted.dead_letters);
+    if (options_.optional) {
+        const SlabTotals dropped{.samples = options_.progress->totals().dropped};
+        totals_.published += dropped;
+        totals_.dropped += dropped;
+    }
     for (const PublishedSlab& slab : adopted.dead_letters) dead_letters_.enqueue(slab.slab);
     spill_.adopt(adopted.spilled);
     continued_.expect_consumers_back();
