@@ -239,7 +239,7 @@ void Broker::adopt(std::span<const AdoptedSlabs> groups) {
     expect(groups.size() == groups_.size(), "each group is adopted");
     for (std::size_t i = 0; whole_ && i < groups.size(); ++i)
         for (const PublishedSlab& slab : groups[i].dead_letters)
-            if (!groups_[i]->options().optional) whole_->mark_lost(slab.slab, groups_[i]->generation(slab.slab));
+            if (!groups_[i]->is_optional()) whole_->mark_lost(slab.slab, groups_[i]->generation(slab.slab));
     for (std::size_t i = 0; i < groups.size(); ++i) groups_[i]->adopt(groups[i]);
     if (whole_) whole_->adopt();
 }
