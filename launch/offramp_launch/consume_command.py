@@ -190,9 +190,7 @@ def attend(work, places, endpoint, program):
         str(places.producer()),
         watch_on=lambda display: ProgramWatch(work.plan, display, endpoint, program),
         conclude=lambda *ended: conclude(work.plan, work.about, *ended),
-        lines=lambda attendance, whole: "\n".join(
-            lines_of(whole, work.shown_output, followers_among(attendance.records))
-        ),
+        lines=lambda attendance, whole: "\n".join(lines_of(whole, work.shown_output, attendance.consumer_restarts)),
     )
 
 
@@ -265,12 +263,7 @@ def failure_of(code, attendance, finishing, dead_letters):
     return in_one_line(what)
 
 
-def followers_among(records):
-    """Number of consumers that succeeded another one in its slot, once all have ended."""
-    return len(records) - len({record["number"] for record in records})
-
-
-def lines_of(whole, output, followers):
+def lines_of(whole, output, restarts):
     """The summary as lines for a reader."""
     samples = whole["samples"]
     end = summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"
@@ -281,7 +274,7 @@ def lines_of(whole, output, followers):
         f"Run {whole['run_id']} {end}",
         *summary.labelled(
             ("done", f"{done}; consumers were present for {whole['seconds']:.2f} s"),
-            ("consumers", followers and f"{followers} ended early and were replaced"),
+            ("consumers", restarts and f"{restarts} ended early and were replaced"),
             ("recovered", summary.recovered(samples, "samples")),
             ("look", samples["dead_letters"] and summary.way_to_look(whole["run_dir"])),
             ("dropped", dropped and f"{dropped} samples: no slab was free"),

@@ -93,8 +93,8 @@ def supervise(work, places, environment, go_on):
 
     def lines(supervisor, whole):
         restarts = supervisor.producer_restarts
-        followers = 0 if restarts else consume_command.followers_among(supervisor.records)
-        shown_lines = consume_command.lines_of(whole, work.shown_output, followers)
+        of_consumers = 0 if restarts else supervisor.consumer_restarts
+        shown_lines = consume_command.lines_of(whole, work.shown_output, of_consumers)
         shown_lines[2:2] = summary.labelled(("producers", restarts and f"died and were replaced: {restarts}"))
         goes_on = summary.leaves_work(whole) and (supervisor.died or supervisor.completed())
         return "\n".join([*shown_lines, *summary.labelled(("continue", goes_on and go_on()))])

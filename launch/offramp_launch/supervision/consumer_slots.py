@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import selectors
 import signal
@@ -13,6 +14,7 @@ from offramp_launch.supervision.log_follower import LogRelay
 
 UNASKED_END_SECONDS = 2  # a consumer that ended with 0: by then the producer's status shows whether the run is over
 ENDS_WITHOUT_SINK = 3  # in a row while draining: a run asked to end must not wait for a database
+RECORDS_KEPT = 1000  # as many as the producer keeps
 WITH_WORK = ("filling", "ready", "leased")  # slab states that consumers still have to handle
 
 
@@ -43,10 +45,10 @@ class ConsumerSlots:
         self._selector, self._timers, self._display = selector, timers, display
         self._stories, self._logbook = stories, logbook
         self._slots = []
-        self._next_number = 1
         self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)
         self._budget_without_sink = FailureBudget(ENDS_WITHOUT_SINK)
-        self.records = []  # {pid, number, exit, cpu_seconds} of every consumer that ended
+        # {pid, exit, cpu_seconds} of the last consumers that ended
+        self.records = collections.deque(maxlen=RECORDS_KEPT)
 
     def add(self):
         self._fill(self._new_slot())
@@ -70,9 +72,15 @@ class ConsumerSlots:
         slot.on_trial, slot.counts = False, True
 
     def _new_slot(self):
-        slot = ConsumerSlot(self._next_number)
-        self._next_number += 1
-        slot.relay = LogRelay(slot.name, self._log_of(slot.name), self._display)
+        """Takes the number and the log of a consumer that left, so that neither the slots nor the logs pile up."""
+        vacant = [slot for slot in self._slots if slot.leaving and not slot.child]
+        if vacant:
+            before = min(vacant, key=lambda slot: slot.number)
+            self._slots.remove(before)
+            slot = ConsumerSlot(before.number, relay=before.relay)
+        else:
+            slot = ConsumerSlot(len(self._slots) + 1)  # the slots have the numbers from 1, without gaps
+            slot.relay = LogRelay(slot.name, self._log_of(slot.name), self._display)
         self._slots.append(slot)
         return slot
 
@@ -112,8 +120,9 @@ class ConsumerSlots:
 
     def _fill_again(self, slot):
         if not slot.leaving and self._run.wants_consumers():
-            self._logbook.count("restarts")
             self._fill(slot)
+            if slot.child:
+                self._logbook.count("restarts")
 
     def _fill_if_work_is_left(self, slot, child):
         """After an exit with 0 unasked: checks again until the run is over, since work may come later."""
@@ -153,9 +162,7 @@ class ConsumerSlots:
         slot.relay.relay()
         if child.status != ExitCode.OK:
             self._stories.note_death(child, child.final_messages())
-        self.records.append(
-            {"pid": child.pid, "number": slot.number, "exit": child.status, "cpu_seconds": round(child.cpu_seconds, 3)}
-        )
+        self.records.append({"pid": child.pid, "exit": child.status, "cpu_seconds": round(child.cpu_seconds, 3)})
         slot.leaving = slot.leaving or slot.on_trial
         if not self._run.wants_consumers():
             return

@@ -44,6 +44,10 @@ class Logbook:
         self._counts[what] += 1
         self._keep()
 
+    def restarts(self):
+        """Number of consumers that succeeded another one in its slot."""
+        return self._counts["restarts"]
+
     def record(self):
         return {
             **self._counts,

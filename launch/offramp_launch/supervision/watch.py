@@ -87,6 +87,7 @@ class Watch(ProcessLoop):
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
     records = property(lambda self: self._slots.records)
+    consumer_restarts = property(lambda self: self._logbook.restarts())
     following = property(
         lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
     )

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 
-from stage import WATCHDOG_SECONDS, OnStage, kill
+from stage import WATCHDOG_SECONDS, OnStage, kill, until
 
 NONCE = "00000000000000aa"
 NEXT_NONCE = "00000000000000bb"
@@ -130,6 +130,26 @@ class ConsumeTest(OnStage):
         output = self.end(launcher, 0)
         self.assertIn("starting it again", output)
         self.assertIn("1 ended early and were replaced", output)
+
+    def test_a_consumer_with_the_number_of_one_that_left_replaces_none(self):
+        launcher, consumers = self.start(1)
+        kill(consumers[0])
+        consumers = [self.stage.enter()]
+        for _ in range(3):
+            self.assertEqual(0, self.call("scale", "2")[0])
+            added = self.stage.enter()
+            self.assertEqual(0, self.call("scale", "1")[0])
+            self.assertEqual({"signal": "SIGTERM"}, added.next_message())
+            added.order(exit=0)
+            until(lambda: json.loads(self.call("status", "--json")[1])["consumers_alive"] == 1)
+        self.program.write_status(state="ended", released_samples=1)
+        consumers[0].order(exit=0)
+        self.assertIn("1 ended early and were replaced", self.end(launcher, 0))
+        self.assertEqual(
+            ["consumer-1.log", "consumer-2.log"],
+            sorted(path.name for path in (self.run_dir / "logs").glob("consumer-*.log")),
+        )
+        self.assertEqual(5, len(self.summary()["consumers"]))
 
     def test_a_consumer_too_late_for_its_run_is_not_a_failure(self):
         launcher, consumers = self.start(2)

@@ -5,12 +5,14 @@ import signal
 import unittest
 from unittest import mock
 
-from stage import WATCHDOG_SECONDS, InFolder, Stage
+from stage import WATCHDOG_SECONDS, InFolder, Stage, until
 
+from offramp_launch.exit_code import LaunchError
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
 from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.consumer_slots import (
     ENDS_WITHOUT_SINK,
+    RECORDS_KEPT,
     UNASKED_END_SECONDS,
     ConsumerSlots,
     is_work_left,
@@ -35,8 +37,8 @@ class WorkLeftTest(unittest.TestCase):
             self.assertEqual(left, is_work_left(status, draining), (status, draining))
 
 
-class ConsumerSlotsTest(InFolder):
-    """Real children that exit immediately, with a fake clock and run."""
+class OfSlots(InFolder):
+    """Real children, with a fake clock and run."""
 
     def setUp(self):
         super().setUp()
@@ -51,16 +53,23 @@ class ConsumerSlotsTest(InFolder):
         self.run.completed.return_value = 0
         self.command = ["true"]
         self.started = 0
+        self.display, self.logbook = mock.Mock(), mock.Mock()
         self.slots = ConsumerSlots(
             self.run,
             self.start,
             lambda name: self.folder / f"{name}.log",
             self.selector,
             self.timers,
+            self.display,
             mock.Mock(),
-            mock.Mock(),
-            mock.Mock(),
+            self.logbook,
         )
+        self.addCleanup(self.end)
+
+    def end(self):
+        for child in self.slots.children():
+            child.signal(signal.SIGKILL)
+            child.reap()
 
     def start(self, name):
         self.started += 1
@@ -74,13 +83,35 @@ class ConsumerSlotsTest(InFolder):
         self.now += max(UNASKED_END_SECONDS, LONGEST_SECONDS)
         self.timers.run_due()
 
+    def names(self):
+        return [slot.name for slot in self.slots.staying()]
+
+
+class ConsumerSlotsTest(OfSlots):
+    """Children that exit immediately."""
+
     def test_a_consumer_that_exits_early_is_restarted(self):
         self.slots.add()
         self.let_it_end()
         self.assertEqual(1, self.started, "the run may be over as well")
         self.pass_time()
         self.assertEqual(2, self.started)
+        self.logbook.count.assert_called_once_with("restarts")
         self.let_it_end()
+
+    def test_a_restart_that_cannot_start_is_not_counted(self):
+        self.slots.add()
+        self.let_it_end()
+        self.command = ["/there/is/none"]
+        self.pass_time()
+        self.run.fail.assert_called_once()
+        self.logbook.count.assert_not_called()
+
+    def test_the_last_consumers_that_ended_are_recorded(self):
+        self.slots.records.extend({"pid": None} for _ in range(RECORDS_KEPT))
+        self.slots.add()
+        self.let_it_end()
+        self.assertEqual((RECORDS_KEPT, 0), (len(self.slots.records), self.slots.records[-1]["exit"]))
 
     def test_work_that_arrives_later_restarts_a_consumer(self):
         self.run.has_work_for_consumers.return_value = False
@@ -138,6 +169,71 @@ class ConsumerSlotsTest(InFolder):
             r"3 times in a row a consumer gave up.* consumer-1, ended with exit code 75: nobody listens\n.*--resume",
         )
         self.assertEqual(75, problem.code)
+
+
+class DismissedTest(OfSlots):
+    """Children that stay until they are dismissed."""
+
+    WARNS = "echo '12:00:00.000 warning offramp-consumer[1] here is '$$; exec sleep 1000"
+
+    def setUp(self):
+        super().setUp()
+        self.command = ["sleep", "1000"]
+
+    def leave(self, number):
+        """Dismisses consumers until `number` stay, and waits for their end."""
+        self.slots.bring_to(number)
+        until(lambda: len(self.slots.children()) == number or self.let_it_end())
+
+    def test_slots_and_logs_do_not_grow_with_changes_of_number(self):
+        for _ in range(50):
+            self.slots.bring_to(3)
+            self.leave(1)
+        self.slots.bring_to(3)
+        self.assertEqual(103, self.started)
+        self.assertEqual(["consumer-1", "consumer-2", "consumer-3"], self.names())
+        self.assertEqual(3, len(self.slots._slots))
+        self.assertEqual(
+            ["consumer-1.log", "consumer-2.log", "consumer-3.log"], sorted(path.name for path in self.folder.iterdir())
+        )
+
+    def test_failed_starts_on_trial_leave_no_slots(self):
+        self.command = ["/there/is/none"]
+        for _ in range(50):
+            self.assertRaises(LaunchError, self.slots.add_on_trial, counts=True)
+        self.assertEqual(1, len(self.slots._slots))
+
+    def test_a_consumer_that_is_still_leaving_keeps_its_number(self):
+        self.slots.bring_to(2)
+        self.slots.bring_to(1)
+        self.slots.bring_to(2)
+        self.assertEqual(["consumer-1", "consumer-3"], self.names())
+        self.assertEqual(3, len(self.slots.children()))
+        self.let_it_end()
+        self.slots.bring_to(3)
+        self.assertEqual(["consumer-1", "consumer-3", "consumer-2"], self.names())
+
+    def test_the_newest_leaves_first_whatever_its_number(self):
+        self.slots.bring_to(3)
+        self.slots.send_away(self.slots.staying()[:1])
+        self.let_it_end()
+        self.slots.bring_to(3)
+        self.assertEqual(["consumer-2", "consumer-3", "consumer-1"], self.names())
+        self.leave(2)
+        self.assertEqual(["consumer-2", "consumer-3"], self.names())
+
+    def test_a_log_goes_on_where_the_consumer_before_it_ended(self):
+        self.command = ["sh", "-c", self.WARNS]
+        wanted = []
+        for _ in range(3):
+            self.slots.bring_to(1)
+            [child] = self.slots.children()
+            wanted.append(f"consumer-1: warning: here is {child.pid}")
+            until(lambda: self.slots.relay_logs() or len(self.display.note.mock_calls) == len(wanted))
+            self.leave(0)
+        self.assertEqual([mock.call(text) for text in wanted], self.display.note.mock_calls)
+        log = (self.folder / "consumer-1.log").read_text()
+        self.assertEqual(wanted, [f"consumer-1: warning: {line.partition('] ')[2]}" for line in log.splitlines()])
 
 
 class DrainingTest(unittest.TestCase):

@@ -677,8 +677,8 @@ class SummaryTest(unittest.TestCase):
                 "consumers": [{"pid": 1, "batches": 3, "samples": 9}, {"pid": 3, "batches": 1, "samples": 2}],
             },
             [
-                {"pid": 1, "number": 1, "exit": -9, "cpu_seconds": 0.5},
-                {"pid": 2, "number": 2, "exit": 0, "cpu_seconds": 0.1},
+                {"pid": 1, "exit": -9, "cpu_seconds": 0.5},
+                {"pid": 2, "exit": 0, "cpu_seconds": 0.1},
             ],
         )
         self.assertEqual("copy", merged["model"])
