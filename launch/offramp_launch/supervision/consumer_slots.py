@@ -48,7 +48,7 @@ class ConsumerSlots:
         self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)
         self._budget_without_sink = FailureBudget(ENDS_WITHOUT_SINK)
         # {pid, exit, cpu_seconds} of the last consumers that ended
-        self.records = collections.deque(maxlen=RECORDS_KEPT)
+        self.records: collections.deque[dict] = collections.deque(maxlen=RECORDS_KEPT)
 
     def add(self):
         self._fill(self._new_slot())
