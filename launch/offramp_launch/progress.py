@@ -101,8 +101,9 @@ def describe_holders(status):
     lines = []
     for consumer in status.get("consumers") or []:
         if consumer.get("holding"):
+            whose = f" of {consumer['group']}" if consumer.get("group") else ""
             lines.append(
-                f"    pid {consumer.get('pid')} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
+                f"    pid {consumer.get('pid')}{whose} holds {consumer['holding']} for {consumer.get('oldest_hold_seconds') or 0:.1f} s"
                 + (" (stalled)" if consumer.get("stalled") else "")
             )
     refused = [each for each in (status.get("releases") or {}).items() if each[0] in REFUSED_RELEASES]

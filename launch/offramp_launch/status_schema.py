@@ -65,7 +65,19 @@ TEXTS = """
 state time version model name device device_uuid limiting_stage last_failure failure message shortage slab_states
 """
 NUMBERS_OF_A_CONSUMER = "pid session busy_seconds holding oldest_hold_seconds samples"
-CONSUMER = {**dict.fromkeys(NUMBERS_OF_A_CONSUMER.split(), is_number), "end": is_text, "held": is_list}
+CONSUMER = {
+    **dict.fromkeys(NUMBERS_OF_A_CONSUMER.split(), is_number),
+    **dict.fromkeys(("end", "group"), is_text),
+    "held": is_list,
+}
+NUMBERS_OF_A_GROUP = """
+released_samples released_slabs dead_lettered_samples dropped_samples waiting_slabs leased_slabs consumers
+"""
+GROUP = {
+    **dict.fromkeys(NUMBERS_OF_A_GROUP.split(), is_number),
+    **dict.fromkeys(("name", "shortage"), is_text),
+    "optional": lambda value: isinstance(value, bool),
+}
 FORMS = {
     **dict.fromkeys(NUMBERS.split(), is_number),
     **dict.fromkeys(TEXTS.split(), is_text),
@@ -75,6 +87,7 @@ FORMS = {
     "stage_seconds": table_of(record_of({"counts": list_of(is_number), "sum": is_number})),
     "stage_bounds_seconds": list_of(is_number),
     "consumers": list_of(record_of(CONSUMER)),
+    "groups": list_of(record_of(GROUP)),
     "workers": list_of(lambda value: isinstance(value, dict)),
 }
 

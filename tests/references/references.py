@@ -72,10 +72,11 @@ def metrics_page():
         "| metric | type | labels | meaning |",
         "| --- | --- | --- | --- |",
     ]
-    for family in families_of(watched_runs.of_a_run(), 0):
+    for family in families_of(watched_runs.of_groups(), 0):
         labels = dict.fromkeys(label for _, labels, _ in family.samples for label in labels if label != "le")
         states = dict.fromkeys(labels["state"] for _, labels, _ in family.samples if "state" in labels)
-        shown = f"`state`: {', '.join(states)}" if states else ", ".join(f"`{label}`" for label in labels) or "–"
+        named = (f"`state`: {', '.join(states)}" if label == "state" else f"`{label}`" for label in labels)
+        shown = ", ".join(named) or "–"
         lines.append(f"| `{family.name}` | {family.kind} | {shown} | {family.help} |")
     return "\n".join(lines) + "\n"
 

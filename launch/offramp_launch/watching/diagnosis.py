@@ -179,7 +179,7 @@ def sentence_of_the_limit(document):
     elif limit == "consumers":
         free, every = slabs.get("free") or 0, sum(filter(None, slabs.values()))
         is_past = 2 * free >= every > 0  # limiting_stage covers the last ten seconds
-        text = f"{who} {waits} for consumers: {describe_slabs(status)}"
+        text = f"{who} {waits} for consumers{of_the_slowest_group(status)}: {describe_slabs(status)}"
         if is_past:
             text = (
                 f"{who} waited for consumers a moment ago: {number(free)} of {counted(every, 'slab')} {are(free)} free"
@@ -194,7 +194,7 @@ def sentence_of_the_limit(document):
         kind, why = limit if limit in LIMITS else "running", note
         text = LIMITS.get(limit, text)
     trouble = "; ".join(
-        f"Consumer {each.get('session')} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
+        f"Consumer {name_of(each)} (process {each.get('pid')}) has held {held_by(each)} for {in_words(each.get('oldest_hold_seconds') or 0)} and is stalled"
         for each in status.get("consumers") or []
         if each.get("stalled")
     )
@@ -293,6 +293,22 @@ def describe_slabs(status):
     return (
         f"{number(leased)} of {counted(total, 'slab')} {are(leased)} leased" if slabs.get("free") else "no slab is free"
     )
+
+
+def of_the_slowest_group(status):
+    """With groups, the required one with the most unfinished slabs: ` of NAME`."""
+    unfinished = {
+        each.get("name"): (each.get("waiting_slabs") or 0) + (each.get("leased_slabs") or 0)
+        for each in status.get("groups") or []
+        if not each.get("optional")
+    }
+    return f" of {max(unfinished, key=lambda name: unfinished[name])}" if unfinished else ""
+
+
+def name_of(consumer):
+    """Its number; the consumers of several groups may have the same, and are named after their group, too."""
+    number, group = consumer.get("session"), consumer.get("group")
+    return f"{group} {number}" if group else number
 
 
 def held_by(consumer):

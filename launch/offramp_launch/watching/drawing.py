@@ -151,6 +151,21 @@ def lane_lines(seen, width):
     return headed("Busy", f"last {CHART_SECONDS} s", lines, width)
 
 
+def group_lines(view, width):
+    lines = [
+        Text.assemble(
+            cells((f"{each['name']:16} ", HEAD), (f"{each['consumers']:>10} consumers  ", "")),
+            cells((f"{each['waiting']} waiting, {each['leased']} leased  ", ""), (f"{each['done']} done  ", "")),
+            cells(
+                (each["lost"], ALARM),
+                (f"{'  ' if each['lost'] else ''}{each['note']}", ALARM if each["is_alarm"] else QUIET),
+            ),
+        )
+        for each in view["groups"]
+    ]
+    return headed("Groups", "slabs, samples", lines, width) if lines else []
+
+
 def consumer_lines(view, width, most):
     consumers, aside = view["consumers"], view["consumers_in_words"]
     if not consumers:
@@ -158,10 +173,12 @@ def consumer_lines(view, width, most):
     shown = consumers
     if len(consumers) > most - 2:
         shown = sorted(consumers, key=lambda each: not each["is_stalled"])[: max(1, most - 3)]
-    lines = [consumer_line("number", "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
+    wide = max(len("number"), *(len(str(each["number"])) for each in shown))
+    lines = [consumer_line("number", wide, "process", "busy", "rate", "done", "for", "holds slab", QUIET)]
     lines += [
         consumer_line(
             each["number"],
+            wide,
             each["pid"],
             "–" if each["busy"] is None else percent(each["busy"]),
             each["rate"],
@@ -177,8 +194,8 @@ def consumer_lines(view, width, most):
     return headed("Consumers", aside, lines, width)
 
 
-def consumer_line(name, pid, busy, rate, done, age, slabs, style):
-    return cells((f"{name!s:>6} {pid!s:>8} {busy:>6} {rate:>9} {done:>10} {age:>8}  {slabs}", style))
+def consumer_line(name, wide, pid, busy, rate, done, age, slabs, style):
+    return cells((f"{name!s:>{wide}} {pid!s:>8} {busy:>6} {rate:>9} {done:>10} {age:>8}  {slabs}", style))
 
 
 def producer_lines(view, width, most):
@@ -221,7 +238,10 @@ def stacked(*blocks):
 
 def one_column(view, seen, log, width, room):
     above = stacked(
-        producer_lines(view, width, 5), slab_lines(view, width, 3 if room < TIGHT else 8), lane_lines(seen, width)
+        producer_lines(view, width, 5),
+        slab_lines(view, width, 3 if room < TIGHT else 8),
+        lane_lines(seen, width),
+        group_lines(view, width),
     )
     wrong = fault_lines(view, width, 1 if room < TIGHT else 7)
     consumers = consumer_lines(view, width, max(3, room - len(above) - len(wrong) - (2 if room < TIGHT else 10)))
@@ -232,7 +252,8 @@ def one_column(view, seen, log, width, room):
 def two_columns(view, seen, log, width, room):
     half = (width - GUTTER) // 2
     left = stacked(slab_lines(view, half, 10), lane_lines(seen, half), fault_lines(view, half, 9))
-    right = consumer_lines(view, half, max(4, room - 12))
+    groups = group_lines(view, half)
+    right = stacked(groups, consumer_lines(view, half, max(4, room - 12 - len(groups))))
     rows = max(len(left), len(right))
     both = [
         Text.assemble(cut(one, half, pad=True), " " * GUTTER, other)

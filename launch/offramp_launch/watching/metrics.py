@@ -6,6 +6,8 @@ from offramp_launch.watching.timestamps import seconds_of
 
 STATES = ("starting", "running", "draining", "ended", "abandoned", "failed")
 UNITS = ("samples", "batches", "bytes")
+# The states of a group's samples, and their fields.
+OF_A_GROUP = {"completed": "released_samples", "dead_letters": "dead_lettered_samples", "dropped": "dropped_samples"}
 # (name, type, help) of each family, in output order.
 FAMILIES = (
     (
@@ -31,6 +33,13 @@ FAMILIES = (
     ("samples_expected", "gauge", "Samples of the input without those that earlier runs completed. Absent if unknown."),
     ("slabs", "gauge", "Slabs by state."),
     ("consumers", "gauge", "Connected consumers."),
+    ("group_samples_total", "counter", "With --group: samples of each group by outcome."),
+    (
+        "group_slabs",
+        "gauge",
+        "With --group: slabs that wait for each group (waiting), or that its consumers have (leased).",
+    ),
+    ("group_consumers", "gauge", "With --group: connected consumers of each group."),
     ("consumer_restarts_total", "counter", "Consumers started to replace one that ended early."),
     ("consumer_busy_seconds_total", "counter", "Seconds that consumers spent on slabs, summed over all consumers."),
     (
@@ -118,6 +127,12 @@ def add_producer(families, report, labels):
     add("samples_total", counters.get("skipped"), state="skipped")
     for state, slabs in (status.get("slabs") or {}).items():
         add("slabs", slabs, state=state)
+    for group in status.get("groups") or []:
+        for state, name in OF_A_GROUP.items():
+            add("group_samples_total", group.get(name), group=group.get("name"), state=state)
+        for state in ("waiting", "leased"):
+            add("group_slabs", group.get(f"{state}_slabs"), group=group.get("name"), state=state)
+        add("group_consumers", group.get("consumers"), group=group.get("name"))
     add("consumer_restarts_total", report.get("restarts") or 0)
     add("consumer_busy_seconds_total", report.get("consumer_busy_seconds") or 0)
     for stage in ("input", "slab", "output"):

@@ -4,6 +4,7 @@ import dataclasses
 
 from offramp_launch.progress import settled
 from offramp_launch.watching import diagnosis
+from offramp_launch.watching.groups import group_rows
 from offramp_launch.watching.timestamps import age_of
 
 # A letter for each state of a slab, the state, and its words.
@@ -52,6 +53,7 @@ def complete_view(document, rates):
         "consumers": consumer_rows(document, rates),
         "consumers_in_words": diagnosis.how_many_consumers(document),
         "no_consumers": "All consumers have left." if over else "No consumer is connected.",
+        "groups": group_rows(document),
         "producers": producers,
         "producers_in_words": f"{sum(each['is_at_work'] for each in producers)} of {len(producers)} at work",
         "now": {**rates.now(), "producers": {each["name"]: each["per_second"] for each in producers}},
@@ -67,7 +69,7 @@ def consumer_rows(document, rates):
         listed = f"{len(held)} slabs" if len(held) > LISTED_SLABS else ", ".join(map(str, held))
         rows.append(
             {
-                "number": each.get("session"),
+                "number": diagnosis.name_of(each),
                 "pid": pid,
                 "busy": None if share is None else min(1.0, share),
                 "rate": "–" if rate is None or diagnosis.is_over(document) else diagnosis.per_second(rate),

@@ -103,7 +103,12 @@ class PageTest(unittest.TestCase):
             "view": set().union(*views),
             **{
                 name: set().union(*(row for view in views for row in view[rows]))
-                for name, rows in (("consumer", "consumers"), ("producer", "producers"), ("group", "slabs"))
+                for name, rows in (
+                    ("consumer", "consumers"),
+                    ("producer", "producers"),
+                    ("group", "slabs"),
+                    ("team", "groups"),
+                )
             },
             "headline": set(views[0]["sentence"]),
             "moment": set(views[0]["now"]),

@@ -18,7 +18,7 @@ from unittest import mock
 
 from stage import WATCHDOG_SECONDS, OnStage, kill, until, wait_until_gone
 from watched_documents import DOCUMENTS
-from watched_runs import of_a_run, of_gpus, status_of
+from watched_runs import of_a_run, of_gpus, of_groups, status_of
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.places import Places
@@ -61,6 +61,9 @@ class MetricsTest(unittest.TestCase):
 
     def test_metrics_of_a_run_in_openmetrics(self):
         self.golden("openmetrics.txt", of_a_run(), open_metrics=True)
+
+    def test_metrics_of_groups(self):
+        self.golden("metrics-groups.txt", of_groups())
 
     def test_metrics_of_several_gpus_add_up(self):
         self.golden("metrics-gpus.txt", of_gpus())

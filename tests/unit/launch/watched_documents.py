@@ -364,6 +364,16 @@ def changed(name, status=(), without=(), **document):
     return one
 
 
+def group(name, released, optional=False, consumers=2, **more):
+    """A group as the producer reports it."""
+    counts = "released_slabs dead_lettered_samples dropped_samples waiting_slabs leased_slabs".split()
+    return {
+        **dict.fromkeys(counts, 0),
+        **{"name": name, "optional": optional, "released_samples": released, "consumers": consumers, "shortage": ""},
+        **more,
+    }
+
+
 def slabs(**counts):
     return {"slabs": {**dict.fromkeys(("free", "filling", "ready", "leased", "retired", "dead_letters"), 0), **counts}}
 
@@ -456,6 +466,28 @@ DOCUMENTS.update(
             },
         ),
         "turn": changed("computing", status={"limiting_stage": "turn"}),
+        "grouped": changed(
+            "starved",
+            status={
+                "groups": [
+                    group(
+                        "masks", 2568, waiting_slabs=2, leased_slabs=3, dead_lettered_samples=16, shortage="no consumer"
+                    ),
+                    group("vectors", 2600, consumers=1),
+                    group("preview", 1400, optional=True, dropped_samples=1200, consumers=0),
+                ],
+                "consumers": [
+                    {**consumer(31, 1, [4]), "group": "masks"},
+                    {**consumer(32, 2, [5, 6], stalled=True, hold_seconds=40.2), "group": "masks"},
+                    {**consumer(33, 1, [4, 7]), "group": "vectors"},
+                ],
+            },
+            groups=[
+                {"name": "masks", "optional": False, "wanted": 4, "alive": 3, "failure": ""},
+                {"name": "vectors", "optional": False, "wanted": 1, "alive": 1, "failure": ""},
+                {"name": "preview", "optional": True, "wanted": 1, "alive": 0, "failure": "preview-1 ended: no screen"},
+            ],
+        ),
         "disk_full": changed("starved", status={"message": "spilling: no space left on device"}),
     }
 )
@@ -472,6 +504,7 @@ SENTENCES = {
     "follows": "The model waits for consumers: no slab is free",
     "going": "Finishing: 1 consumer has not ended yet",
     "gpus": "The models wait for consumers: no slab is free",
+    "grouped": "The model waits for consumers of masks: no slab is free",
     "held": "The model waits for consumers: a late consumer still holds 1 retired slab",
     "joining": "Waiting for consumers: 4 processes are about to join",
     "joining_gpus": "Waiting for consumers: 4 processes are about to join",
@@ -509,6 +542,7 @@ BELOW = {
 ALARMING = {
     "without_ages",
     "failed",
+    "grouped",
     "lost_gpu",
     "mute_gpu",
     "mute_gpus",

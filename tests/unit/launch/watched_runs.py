@@ -65,6 +65,15 @@ def of_a_run(**more):
     }
 
 
+def of_groups():
+    numbers = {"released_samples": 40, "dead_lettered_samples": 4, "waiting_slabs": 2, "leased_slabs": 1}
+    groups = [
+        {"name": "masks", "optional": False, "dropped_samples": 0, "consumers": 3, **numbers},
+        {"name": "preview", "optional": True, "dropped_samples": 8, "consumers": 1, **numbers},
+    ]
+    return of_a_run(status=status_of(10, 4, groups=groups))
+
+
 def of_gpus():
     def worker(pid, samples):
         return {
