@@ -5,12 +5,12 @@ import pathlib
 import subprocess
 import time
 
-from offramp_launch import interrupts, output_folder, sink, summary
+from offramp_launch import groups, interrupts, output_folder, sink, summary
 from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
-from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, in_one_line
+from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
-from offramp_launch.joined_run_dir import JoinedRunDir, wait_for_run, wait_for_run_of
+from offramp_launch.joined_run_dir import JoinedRunDir, require_may_join, wait_for_run, wait_for_run_of
 from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.stores import place as stores
@@ -42,6 +42,7 @@ REFUSED = (
         OF_THE_PROGRAM,
         "Leave it out, and set it where the program opens its egress",
     ),
+    ("--group", "your own program's run has no groups", "Name several processors: --processor A,B"),
     ("--producer-restarts", "this command does not start the program", "Leave it out"),
     (
         "--consumer-user",
@@ -57,13 +58,15 @@ def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     interrupts.handle_all_signals()
     http, argv = address.take(argv)
-    flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
+    flags, rest = take_values(argv, ("--run-dir", "--wait", groups.FLAG, *EGRESS_FLAGS))
     if not flags.get("--run-dir"):
         raise UsageError(
             "consume needs the directory of a run",
             "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
         )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
+    if groups.FLAG in flags:
+        return join_group(places, folder, flags[groups.FLAG], rest)
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
     place, rest = stores.take(rest)
@@ -90,6 +93,21 @@ def start(places, argv, typed):
         give_back=("finish-own-run", "nothing"),
         has_summary=False,
     )
+
+
+def join_group(places, run_dir, name, flags):
+    """
+    Becomes one consumer of a live run's group. The run's launcher does not start it again, and merges its results.
+    Errors: LaunchError.
+    """
+    require_may_join(run_dir)
+    folder = run_dir / groups.FOLDER / name
+    if not groups.NAME.fullmatch(name) or not folder.is_dir():
+        names = ", ".join(sorted(each.name for each in run_dir.glob(f"{groups.FOLDER}/*") if each.is_dir()))
+        raise NotFoundError(
+            f"the run in '{run_dir}' has no group '{name}'", f"Its groups: {names}" if names else "It has no groups"
+        )
+    os.execv(places.consumer(), [str(places.consumer()), *flags, "--run-dir", str(folder)])
 
 
 def is_started_by_egress(argv):

@@ -22,6 +22,7 @@ from offramp_launch.exit_code import (
     shell_code,
     signal_name,
 )
+from offramp_launch.groups import FOLDER as GROUPS
 from offramp_launch.incidents import FOLDER, incidents_of, write_incident
 from offramp_launch.output_folder import CLAIM, OutputLock, require_no_job, run_noted
 from offramp_launch.retries import error_in, left_of, process_samples, retry_outcome
@@ -53,11 +54,28 @@ def choose_run(places, wanted):
         if not folder.is_dir():
             raise NotFoundError(f"the run directory '{folder}' does not exist", "Give the directory of a run")
         require_owned_by_user(folder)
-        return folder
-    found = [run / FOLDER for run in own_runs(places) if (run / FOLDER).is_dir()]
+        return folder_of_one_group(folder)
+    runs = [each for run in own_runs(places) for each in (run, *groups_in(run))]
+    found = [run / FOLDER for run in runs if (run / FOLDER).is_dir()]
     if not found:
         raise NotFoundError(f"no run in '{places.runs}' has dead letters", "Name another run directory with --run-dir")
     return max(found, key=lambda folder: folder.stat().st_mtime_ns).parent
+
+
+def groups_in(run_dir):
+    """The folders of a run's groups, which have their dead letters. They are of the run directory's owner."""
+    return sorted(folder for folder in run_dir.glob(f"{GROUPS}/*") if folder.is_dir())
+
+
+def folder_of_one_group(run_dir):
+    """The run directory, or the only group's folder with dead letters. Errors: LaunchError (USAGE) for several."""
+    found = [folder for folder in groups_in(run_dir) if incidents_of(folder)]
+    if not found or (run_dir / FOLDER).is_dir():
+        return run_dir
+    if len(found) > 1:
+        listed = "".join(f"\n    --run-dir {folder}" for folder in found)
+        raise UsageError(f"{len(found)} groups of the run have dead letters; choose one:{listed}", "")
+    return found[0]
 
 
 def incident_named(run_dir, name):
@@ -209,7 +227,8 @@ def output_of(run_dir):
     config = settings_in(run_dir)
     output = config.get("output")
     is_of_job = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
-    is_of_run = output and not is_of_job and run_noted(output) == config.get("run-id")
+    work = pathlib.Path(output).parent if output and run_dir.parent.name == GROUPS else output  # has the checkpoint
+    is_of_run = output and not is_of_job and run_noted(work) == config.get("run-id")
     return output if is_of_run else run_dir / FOLDER / "output"
 
 

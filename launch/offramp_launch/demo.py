@@ -30,7 +30,7 @@ def demo_flags(places, argv, environment=os.environ):
     flags = ["--input", str(places.demo_images)]
     if not is_given(argv, MODEL_FLAGS, environment):
         flags += ["--model", MODEL]
-        if not is_given(argv, ("--processor",), environment):
+        if not is_given(argv, ("--processor", "--group"), environment):
             flags += ["--processor", PROCESSORS]
     return flags
 
@@ -43,7 +43,7 @@ def shipped_model_flags(argv, config, environment=os.environ):
         or config.get("source") not in SOURCES_OF_PICTURES
     ):
         return []
-    chooses = is_given(argv, ("--processor", "--transform"), environment)
+    chooses = is_given(argv, ("--processor", "--group", "--transform"), environment)
     return ["--model", MODEL] + ([] if chooses else ["--processor", PROCESSORS_FOR_OWN])
 
 

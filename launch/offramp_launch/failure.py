@@ -30,7 +30,7 @@ def _reason_of(code, stopped_by, report, producers_end, finishing, run_dir):
         return finishing or "the run was stopped before its input was used up"
     if code == ExitCode.DEAD_LETTERS:
         samples = (report.get("samples") or {}).get("dead_letters", "some")
-        return dead_letters_failure(samples, run_dir.path)
+        return dead_letters_failure(samples, *(report.get("dead_letters_in") or [run_dir.path]))
     if producers_end:
         return f"{producers_end}\n    Its log: {run_dir.log('producer')}"
     if finishing:

@@ -21,12 +21,14 @@ def scale(places, argv):
     flags, rest = take_values(argv, ["--run-dir"])
     if not rest:
         raise UsageError(
-            "scale needs a number of consumers, bounds, or auto", "Give one, such as ./launch/offramp scale 4, or 2..12"
+            "scale needs a number of consumers, bounds, or auto",
+            "Give one, such as ./launch/offramp scale 4, or 2..12; for a run with groups NAME=4",
         )
-    wanted = rest[0] if are_bounds(rest[0]) else count(rest[0], "scale")
+    wanted = rest[0] if are_bounds(rest[0]) or "=" in rest[0] else count(rest[0], "scale")
     refuse(rest[1:], "scale")
     reply = client(places, flags).ask({"do": "scale", "consumers": wanted})
-    print(f"run {reply['run_id']}: {reply['before']} -> {reply['consumers']} consumers{reply.get('more') or ''}")
+    whose = f"{reply['group']}: " if reply.get("group") else ""
+    print(f"run {reply['run_id']}: {whose}{reply['before']} -> {reply['consumers']} consumers{reply.get('more') or ''}")
     return int(ExitCode.OK)
 
 
@@ -76,6 +78,7 @@ def lines_of_status(reply):
     from offramp_launch.gpus.status import lines_of_workers
     from offramp_launch.progress import describe, describe_holders
     from offramp_launch.summary import wall_clock
+    from offramp_launch.watching.groups import lines_of_groups
     from offramp_launch.watching.timestamps import age_of
 
     now = reply["status"]
@@ -84,6 +87,7 @@ def lines_of_status(reply):
         f"  {describe(now, 'samples')}",
         f"  consumers {reply['consumers_alive']} alive, {reply['consumers_wanted']} wanted{followed(reply.get('following'))}",
     ]
+    lines += [f"  group {line}" for line in lines_of_groups(reply)]
     if pids := [str(each["pid"]) for each in now.get("consumers") or [] if each.get("pid") and not each.get("end")]:
         lines.append(f"  pids      {', '.join(pids)}")
     if reply["reload"] and reply["reload"]["state"] == "running":

@@ -111,6 +111,11 @@ def retry_failed(run_dir, run_id, command, run):
     return recovered
 
 
+def done_in(incident):
+    """Number of samples that a retry has done."""
+    return sum(sample.get("result") == "done" for sample in incident["samples"])
+
+
 def left_of(incident):
     """The samples without results."""
     return [
@@ -136,7 +141,11 @@ class Recovered:
 
     def take(self, payload, incident):
         self.incidents[payload] = incident
-        self.samples += sum(sample.get("result") == "done" for sample in incident["samples"])
+        self.samples += done_in(incident)
+
+    def add(self, other):
+        self.samples += other.samples
+        self.incidents.update(other.incidents)
 
     def correct(self, summary, code):
         """Counts recovered samples as done in the summary, and keeps others' reasons. Returns the new exit code."""
@@ -147,6 +156,11 @@ class Recovered:
             samples["dead_letters"] = max((samples.get("dead_letters") or 0) - self.samples, 0)
             samples["released"] = (samples.get("released") or 0) + self.samples
             samples["recovered"] = self.samples
+        for group in summary.get("groups") or []:
+            of_group = [each for path, each in self.incidents.items() if f"/groups/{group.get('name')}/" in path]
+            done = sum(map(done_in, of_group))
+            group["dead_lettered_samples"] = max((group.get("dead_lettered_samples") or 0) - done, 0)
+            group["released_samples"] = (group.get("released_samples") or 0) + done
         kept = []
         for slab in summary.get("dead_letters") or []:
             incident = self.incidents.get(slab.get("payload"))

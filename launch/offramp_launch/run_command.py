@@ -4,11 +4,12 @@ import os
 import shlex
 import subprocess
 
+from offramp_launch import groups as consumer_groups
 from offramp_launch import settings, sink, summary, texts
 from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, UsageError, way_to_write
-from offramp_launch.failure import failure_of
+from offramp_launch.failure import failure_of, reasons_in
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
 from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
@@ -38,8 +39,12 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     announce_added(resolved)
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
+    groups = consumer_groups.groups_of(config, resolved.argv)
     number = (config.get("consumers") or 0, None)
-    if rungs.of_run(config).has_consumers:
+    if groups:
+        require_usual_run(config, place)
+        number = (sum(group.consumers for group in groups), None)
+    elif rungs.of_run(config).has_consumers:
         number = settings.number_of_consumers(config, resolved.argv, first)
     if place:
         require_consumers(place, config)
@@ -47,23 +52,25 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
         place.settle_run_dir(config)
     else:
         settings.require_run_to_continue(config)
-    check_processors(places, resolved)
+    check_processors(places, resolved, groups)
     account = account_of(config.get("consumer-user"))
-    run_id, run_dir = run_dir_of(places, config, account)
-    about = (resolved.version, number, http, resolved.found, account, place)
+    run_id, run_dir = run_dir_of(places, config, account, groups)
+    about = (resolved.version, number, http, resolved.found, account, place, groups)
     work = begin_work(places, run_id, run_dir, config, resolved.argv, typed, *about)
     plan = work.plan
-    own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id, "--consumers": plan.consumers}
+    own = {"--run-dir": run_dir.path, "--output": work.output, "--run-id": run_id}
+    own.update({} if groups else {"--consumers": plan.consumers})
     plan.producer = [resolved.producer, *without_values(resolved.argv, settings.SETTLED), *words_of(own)]
     plan.not_recovered = rungs.not_recovered(config)
     plan.status_seconds = config.get("status-seconds", STATUS_SECONDS)
 
     def steps():
         if not held:  # else it is a shard of the job
-            make_room(plan.output_lock, work.output, config)
+            make_room(plan.output_lock, work.output, work.config)
         plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-        prepare(work.output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=work.note)
-        return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
+        with consumer_groups.held_outputs(work):
+            prepare_parts(work)
+            return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
 
     code = work.hold_output(steps, held)
     if resolved.is_demo and code == 0 and not place:
@@ -101,17 +108,41 @@ def announce_added(resolved):
         )
 
 
-def is_prepared(config):
+def require_usual_run(config, place):
+    """Errors: LaunchError (USAGE) for what does not go with groups yet."""
+    if place:
+        raise UsageError(f"--group does not go with --output {place.url} yet", "Give a local --output")
+    if config.get("strategy", rungs.USUAL) != rungs.USUAL:
+        raise UsageError(
+            f"--group does not go with --strategy {config['strategy']}: the rungs are measured with one kind of consumers",
+            "Leave --strategy out",
+        )
+
+
+def prepare_parts(work):
+    plan, config = work.plan, work.config
+    parts = [(group.output, group.command, group.processor) for group in plan.groups]
+    for output, consumer, processors in parts or [(work.output, plan.consumer, config.get("processor", ""))]:
+        is_checked = is_prepared(config, processors)
+        prepare(output, consumer, identity_of(plan.account), plan.run_id, beyond=is_checked, note=work.note)
+
+
+def is_prepared(config, processors):
     """Whether consumers check the run even for an empty output: common/app/settings/processor_results.hpp."""
-    return bool(config.get("sink")) or any(":" in name for name in config.get("processor", "").split(","))
+    return bool(config.get("sink")) or any(":" in name for name in processors.split(","))
 
 
-def check_processors(places, resolved):
+def check_processors(places, resolved, groups):
     """Consumers alone know their processors. Asks one before anything is made, unless prepare() will."""
-    is_chosen = "--processor" not in resolved.added and setting_given("processor", resolved.argv)
-    config = resolved.config
-    if is_chosen and not is_prepared(config) and not (config.get("resume") and is_used(config.get("output"))):
-        settings.resolve(str(places.consumer()), resolved.argv)
+    config, argv = resolved.config, resolved.argv
+    if config.get("resume") and is_used(config.get("output")):
+        return
+    for group in groups:
+        if not is_prepared(config, group.processor):
+            settings.resolve(str(places.consumer()), group.flags_of_consumer(argv))
+    is_chosen = "--processor" not in resolved.added and setting_given("processor", argv)
+    if is_chosen and not is_prepared(config, config.get("processor", "")):
+        settings.resolve(str(places.consumer()), argv)
 
 
 def is_used(output):
@@ -130,6 +161,7 @@ def supervise(work, go_on):
         unit=unit,
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
+        begins=f"{plan.consumers} consumers in {len(plan.groups)} groups" if plan.groups else None,
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
         lines=lambda _, whole: summary.describe(whole, unit, work.shown_output, go_on(whole)),
     )
@@ -138,6 +170,8 @@ def supervise(work, go_on):
 def conclude(plan, supervisor, code, about, finishing):
     """Retries failed samples, merges the outputs and writes the summary. Returns (the run's exit code, the summary)."""
     run_dir, report = plan.run_dir, summary.read_producer_summary(plan.run_dir)
+    if plan.groups:
+        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
     code, failure = end_of_work(
         plan,
         finishing,
@@ -146,6 +180,8 @@ def conclude(plan, supervisor, code, about, finishing):
         lambda _: ["finish"],
         lambda code, why: failure_of(code, supervisor.failure, report, supervisor.producer_end_reason(), why, run_dir),
     )
+    if plan.groups:
+        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
     whole = summary.join(about, report, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)

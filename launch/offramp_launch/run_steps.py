@@ -28,6 +28,7 @@ from offramp_launch.exit_code import (
 )
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
+from offramp_launch.groups import longest_folder, plan_of, without_defaults
 from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
@@ -134,24 +135,39 @@ class Work:
         return continue_command(places, typed, self.config, self.plan.run_dir, replaces, flags or {})
 
 
-def run_dir_of(places, config, account=None):
+def run_dir_of(places, config, account=None, groups=()):
     """(a new run's id, its directory, held). SIGTERM and SIGHUP act like Ctrl-C from here on. Errors: LaunchError."""
     run_id = config.get("run-id") or new_run_id()
-    run_path = choose_run_dir(places, config.get("run-dir"), run_id)
-    require_apart(config.get("output") or run_path / "output", config)
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id, longest_folder(groups))
+    require_apart(config.get("output") or run_path / "output", config, [group.name for group in groups])
     interrupts.handle_all_signals()
     return run_id, RunDir(places, run_path, account)
 
 
 def begin_work(
-    places, run_id, run_dir, config, argv, typed, version, number, http, found=(), account=None, place=None, **settled
+    places,
+    run_id,
+    run_dir,
+    config,
+    argv,
+    typed,
+    version,
+    number,
+    http,
+    found=(),
+    account=None,
+    place=None,
+    groups=(),
+    **settled,
 ):
     """
     Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags.
     `found`: flags of what only the producer detects. `typed`: the command as the user gave it. `number`: as
-    number_of_consumers() returns it. The plan of the returned Work has no producer yet.
+    number_of_consumers() returns it. The plan of the returned Work has no producer yet. `groups`: of --group.
     """
     output, made = resolve_output(config, run_dir, account)
+    kept = without_defaults(config) if groups else config
+    config = {**config, "processor": ",".join(group.processor for group in groups)} if groups else config
     consumers, bounds = number
     settled = {
         **config,
@@ -162,18 +178,20 @@ def begin_work(
         "consumers": consumers,
     }
     with written_to(run_dir):
-        keep_settings(run_dir, settled, config, argv)
+        keep_settings(run_dir, settled, kept, argv)
+        plans = [plan_of(group, groups, places, argv, found, run_dir, settled, account) for group in groups]
     plan = RunPlan(
         run_id,
         run_dir,
         [],
-        consumer_command(places, argv, run_dir, output, bounds, found),
+        [] if groups else consumer_command(places, argv, run_dir.path, output, bounds.most if bounds else None, found),
         consumers,
         bounds,
         account,
         config.get("producer-restarts", 0),
         log_format=config.get("log-format", "text"),
         http=http,
+        groups=plans,
     )
     shown_output = place.url if place else output
     about = summary.about(run_id, run_dir, version, places.commit(), shown(typed), settled, shown_output)
@@ -184,9 +202,10 @@ def give_tables_back(plan, words):
     """For a run that ended unmerged after --overwrite renamed a table. `words`: the consumer's command that merges."""
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
-            command = [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id]
             null = subprocess.DEVNULL
-            subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
+            for program, *flags in plan.consumer_commands():
+                command = [program, *words, *flags, "--run-id", plan.run_id]
+                subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
 
 
 def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):
@@ -224,8 +243,10 @@ def end_of_work(plan, finishing, code, report, words, explain):
     not outweigh it. Returns (the exit code, the reason).
     """
     code = recover(plan, finishing, code).correct(report, code)
-    program, *flags = plan.consumer
-    finished, why = finish(plan, finishing, [program, *words(code), *flags, "--run-id", plan.run_id])
+    for program, *flags in plan.consumer_commands():
+        finished, why = finish(plan, finishing, [program, *words(code), *flags, "--run-id", plan.run_id])
+        if finished != ExitCode.OK:
+            break
     if is_outweighed(code, finished):
         return finished, merge_failure(why, plan.run_dir)
     return code, explain(code, why)
@@ -246,7 +267,10 @@ def recover(plan, finishing, code):
         return int(ExitCode.INTERRUPTED) if finishing.wait(child) is Finishing.ENDED else child.status
 
     try:
-        return retry_failed(plan.run_dir.path, plan.run_id, plan.consumer, run)
+        recovered = Recovered()
+        for folder, consumer in plan.retried_parts():
+            recovered.add(retry_failed(folder, plan.run_id, consumer, run))
+        return recovered
     except (LaunchError, OSError) as problem:
         announce({"log-format": plan.log_format}, f"dead letters could not be retried: {problem}")
         return Recovered()
@@ -307,14 +331,17 @@ def resolve_output(config, run_dir, account):
     return str(folder), []
 
 
-def require_apart(output, config):
-    """Refuses an output in the input folder: results would replace their input, or become input of the next run."""
+def require_apart(output, config, folders=()):
+    """
+    Refuses an output in the input folder: results would replace their input, or become input of the next run.
+    `folders`: those that the run makes in the output, besides the folders of several processors.
+    """
     source = config.get("input")
     if not source or not os.path.isdir(source):
         return
     source, output = pathlib.Path(source).resolve(), pathlib.Path(output).resolve()
     names = config.get("processor", "").split(",")
-    for folder in (output, *(output / name for name in names if len(names) > 1)):
+    for folder in (output, *(output / name for name in (*folders, *(names if len(names) > 1 else ())))):
         # The producer also walks the targets of links.
         folder = folder.resolve()
         if folder == source or source in folder.parents:

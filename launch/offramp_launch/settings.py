@@ -163,10 +163,13 @@ def default_consumers(config):
     return min(max(cores // 2, 2), 8) if gpu else 2
 
 
-def consumer_command(places, argv, run_dir, output, bounds, found=()):
-    """The command of a consumer. Consumers divide the cores among the largest possible number of them."""
-    own = words_of({"--run-dir": run_dir.path, "--output": output})
-    most = words_of({"--consumers": bounds.most if bounds else None})
+def consumer_command(places, argv, run_dir, output, most=None, found=()):
+    """
+    The command of a consumer. `run_dir`: a path. `most`: the largest possible number of consumers, which divide the
+    cores; None: as the flags give it.
+    """
+    own = words_of({"--run-dir": run_dir, "--output": output})
+    most = words_of({"--consumers": most})
     return [str(places.consumer()), *without_values(argv, SETTLED), *own, *found, *most]
 
 
@@ -200,5 +203,9 @@ def line_of(key, value):
 
 def keep_settings(run_dir, settled, config, argv):
     """`settled`: all the run's settings; `config`: the requested ones; `argv`: the user's flags. Errors: OSError."""
-    consumers = setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"]
-    run_dir.write(SETTINGS, to_toml({**config, "consumers": consumers}, settled))
+    if not config.get("group"):  # each group has its own number
+        config = {
+            **config,
+            "consumers": setting_given("consumers", argv) if bounds_given(argv) else settled["consumers"],
+        }
+    run_dir.write(SETTINGS, to_toml(config, settled))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from offramp_launch import interrupts
-from offramp_launch.arguments import names_in, refuse, take_values
+from offramp_launch.arguments import names_in, refuse, take_all, take_values
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.setup.build import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
@@ -42,6 +42,7 @@ def requirements_of(argv, environment=os.environ):
     """Additional requirement files for a run's flags: Arrow for Parquet, and obstore for object stores."""
     given = take_values(argv, ("--processor", "--source"))[0]
     processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
+    processors += [text.partition("=")[2].split(":")[0].split(",")[0] for _, text in take_all(argv, ("--group",))[0]]
     reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
     return (
         *(["requirements-parquet.txt"] if reads or "embeddings-parquet" in processors else []),

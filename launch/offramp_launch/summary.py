@@ -30,6 +30,8 @@ def merge(producer_summary, records):
         entry = {"pid": record["pid"], "batches": 0, "samples": 0, **known.pop(record["pid"], {})}
         entry.update(cpu_seconds=record["cpu_seconds"], exit=record["exit"])
         entry["signal"] = signal_name(-record["exit"]) if record["exit"] < 0 else None
+        if group := record.get("group"):
+            entry["group"] = group
         consumers.append(entry)
     consumers += [
         {"batches": 0, "samples": 0, "cpu_seconds": None, "exit": None, "signal": None, **entry}
@@ -177,6 +179,7 @@ def describe(summary, unit, output, go_on):
             ("batches", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in batches.items() if count)),
             ("processor", processor and f"{processor}{AUTO if processor == 'auto' else ''}"),
         )
+    lines += labelled(*(("group", _group_line(group, unit)) for group in summary.get("groups") or []))
     lines += _skipped_lines(summary)
     lines += _losses(summary, samples, unit)
     if summary.get("random_weights"):
@@ -191,6 +194,16 @@ def describe(summary, unit, output, go_on):
     return "\n".join([*lines, *labelled(("continue", leaves_work(summary) and go_on))])
 
 
+def _group_line(group, unit):
+    kind = " (optional)" if group.get("optional") else ""
+    counts = (
+        (group.get(f"{name}_samples"), word)
+        for name, word in (("dead_lettered", "dead-lettered"), ("dropped", "dropped"))
+    )
+    lost = "".join(f", {count} {word}" for count, word in counts if count)
+    return f"{group.get('name')}{kind}: {group.get('released_samples') or 0} {unit} done{lost}"
+
+
 def labelled(*lines):
     """The lines of (label, text) pairs, without those that have no text."""
     return [f"  {label:<10} {text}" for label, text in lines if text]
@@ -201,6 +214,8 @@ def _losses(summary, samples, unit):
     spilled = samples.get("ever_spilled")
     # Includes dead letters of an earlier producer, which are only in the run's folder.
     holders = summary.get("dead_letters_in") or [summary["run_dir"]] if samples.get("dead_letters") else []
+    if summary.get("groups"):  # an optional group's samples are not among these
+        holders = summary.get("dead_letters_in") or []
     where = f"{summary['run_dir']}/dropped.jsonl"
     return labelled(
         *(("left out", f"{part['count']} {part['what']}") for part in summary.get("left_out") or []),

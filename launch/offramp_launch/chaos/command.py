@@ -26,6 +26,7 @@ REFUSED = {
     "--gpus": "it disturbs one producer. Give --device cuda:N",
     "--shards": "it disturbs one producer",
     "--on": "it disturbs processes of this machine",
+    "--group": "it does not know how groups are scaled",
     "--strategy": "no producer recovers the runs of the ladder",
     "--overwrite": "its runs write to scratch folders",
     "--sink": "the rows would go to that database, where they cannot be compared",

@@ -38,6 +38,7 @@ LONGEST_NAME = "s99999-99"
 NOT_HERE = {
     "--producer": "your own producer program chooses its GPU itself",
     "--shard": "it runs all shards: --shards sets their number",
+    "--group": "groups run with one producer for now",
     "--strategy": "the rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
     "--samples-folder": "it is an internal flag of the programs",

@@ -30,6 +30,7 @@ NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "your own producer program splits its input itself",
     "--strategy": "the rungs are measured on one machine",
+    "--group": "a job has no groups for now. Name several processors: --processor A,B",
 }
 # Specific to this host, or secret.
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
@@ -190,7 +191,7 @@ def refuse_of_a_shard(flags):
 
 def refuse_settings(config):
     """Errors: LaunchError (USAGE) for a run's settings that a job does not support, from wherever they come."""
-    refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
+    refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user", "group") if config.get(name))
 
 
 def refuse_names(names):

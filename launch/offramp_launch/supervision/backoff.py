@@ -8,16 +8,16 @@ FAILURES_WITHOUT_PROGRESS = 20
 
 
 class Backoff:
-    """Waits that double from 0.1 s to 5 s, and start over after a life of 10 s."""
+    """Waits that double from 0.1 s to 5 s, or another longest one, and start over after a life of 10 s."""
 
-    def __init__(self):
-        self._next = FIRST_SECONDS
+    def __init__(self, longest=LONGEST_SECONDS):
+        self._next, self._longest = FIRST_SECONDS, longest
 
     def after_life_of(self, seconds):
         if seconds >= HEALTHY_SECONDS:
             self._next = FIRST_SECONDS
         delay = self._next
-        self._next = min(self._next * 2, LONGEST_SECONDS)
+        self._next = min(self._next * 2, self._longest)
         return delay
 
 

@@ -23,6 +23,7 @@ class ConsumerSlot:
     """Holds one consumer process; when that dies, its successor takes the slot."""
 
     number: int
+    whose: str = "consumer"  # or the group's name
     child: Child | None = None
     leaving: bool = False
     on_trial: bool = False  # it gets no successor, and its end does not fail the run
@@ -30,18 +31,23 @@ class ConsumerSlot:
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     relay: LogRelay | None = None
 
-    name = property(lambda self: f"consumer-{self.number}")
+    name = property(lambda self: f"{self.whose}-{self.number}")
 
 
 class ConsumerSlots:
     """
     Owns: the consumers. Borrows: every argument. `run` decides whether consumers are wanted and handles fatal errors:
-    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). `start(name)` returns a
-    Child. Thread: the supervisor's. Blocks: never.
+    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). A run that still wants
+    consumers after a failure gets another one later. `start(name)` returns a Child. Thread: the supervisor's. Blocks:
+    never.
     """
 
-    def __init__(self, run, start, log_of, selector, timers, display, stories, logbook):
+    def __init__(
+        self, run, start, log_of, selector, timers, display, stories, logbook, whose="consumer", make_backoff=Backoff
+    ):
+        """`whose`: consumers are named after it. `make_backoff()`: the waits of one slot."""
         self._run, self._start, self._log_of = run, start, log_of
+        self._whose, self._make_backoff = whose, make_backoff
         self._selector, self._timers, self._display = selector, timers, display
         self._stories, self._logbook = stories, logbook
         self._slots = []
@@ -77,10 +83,11 @@ class ConsumerSlots:
         if vacant:
             before = min(vacant, key=lambda slot: slot.number)
             self._slots.remove(before)
-            slot = ConsumerSlot(before.number, relay=before.relay)
+            number, relay = before.number, before.relay
         else:
-            slot = ConsumerSlot(len(self._slots) + 1)  # the slots have the numbers from 1, without gaps
-            slot.relay = LogRelay(slot.name, self._log_of(slot.name), self._display)
+            number, relay = len(self._slots) + 1, None  # the slots have the numbers from 1, without gaps
+        slot = ConsumerSlot(number, self._whose, backoff=self._make_backoff())
+        slot.relay = relay or LogRelay(slot.name, self._log_of(slot.name), self._display)
         self._slots.append(slot)
         return slot
 
@@ -116,7 +123,7 @@ class ConsumerSlots:
         try:
             self._begin(slot)
         except LaunchError as problem:
-            self._run.fail(problem)
+            self._fail(slot, 0.0, problem)
 
     def _fill_again(self, slot):
         if not slot.leaving and self._run.wants_consumers():
@@ -138,14 +145,17 @@ class ConsumerSlots:
             )
             self._fill_again(slot)
 
-    def _fail(self, what, fix, code):
-        self._run.fail(LaunchError(what, fix, code))
+    def _fail(self, slot, lived_seconds, problem):
+        self._run.fail(problem)
+        if self._run.wants_consumers():
+            self._timers.after(slot.backoff.after_life_of(lived_seconds), lambda: self._fill_again(slot))
 
     def _fail_without_progress(self, slot, child):
         how = f"{'ended' if child.status == ExitCode.OK else 'died'} {DEATHS_WITHOUT_PROGRESS} times in a row"
         last = f"the last, {slot.name}, {child.ending()}: {reason_of(child)}"
         what = f"consumers {how} and nothing was completed in between; {last}"
-        self._fail(what, f"Its log: {child.log_path}", child.status if child.status > 0 else ExitCode.SYSTEM)
+        code = child.status if child.status > 0 else ExitCode.SYSTEM
+        self._fail(slot, child.lived_seconds(), LaunchError(what, f"Its log: {child.log_path}", code))
 
     def _drains_without_sink(self, child):
         return (
@@ -174,16 +184,16 @@ class ConsumerSlots:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
             what = f"{slot.name} {child.ending()}, which a retry cannot fix: {reason_of(child)}"
-            self._fail(what, f"Its log: {child.log_path}", child.status)
+            self._fail(slot, child.lived_seconds(), LaunchError(what, f"Its log: {child.log_path}", child.status))
         elif counts_as_death(child) and self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         elif self._drains_without_sink(child):
-            self._fail(
+            what = (
                 f"the sink is unavailable while the run drains: {ENDS_WITHOUT_SINK} times in a row a consumer gave up, and "
-                f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}",
-                f"Start again with --resume once the sink is back. Its log: {child.log_path}",
-                child.status,
+                f"nothing was completed in between; the last, {slot.name}, {child.ending()}: {reason_of(child)}"
             )
+            fix = f"Start again with --resume once the sink is back. Its log: {child.log_path}"
+            self._fail(slot, child.lived_seconds(), LaunchError(what, fix, child.status))
         else:
             delay = slot.backoff.after_life_of(child.lived_seconds())
             self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")

@@ -14,12 +14,14 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, 
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
 from offramp_launch.incidents import IncidentReporter
+from offramp_launch.supervision.consumer_groups import ConsumerGroups
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.tracing.request import TraceRequests
 
 if typing.TYPE_CHECKING:
     from offramp_launch.output_folder import OutputLock
+    from offramp_launch.run_dir import RunDir
 
 CONSUMERS_END_SECONDS = 1.5  # after the run, which waited for every admitted consumer's Disconnect
 TERMINATE_SECONDS = 10  # from SIGTERM, on which a consumer finishes its slab, to SIGKILL
@@ -33,9 +35,9 @@ class RunPlan:
     """The programs to start. Watch appends the lifeline's descriptor to their command lines."""
 
     run_id: str
-    run_dir: object
+    run_dir: RunDir
     producer: list  # empty: the user's program is the producer, and already runs
-    consumer: list
+    consumer: list  # empty with groups, which have their own
     consumers: int
     follows: object = None  # Bounds of autoscaling; None: a fixed number
     account: object = None
@@ -47,7 +49,17 @@ class RunPlan:
     status_seconds: float = STATUS_SECONDS  # between two status.json files
     http: tuple | None = None  # (host, port) of the status endpoint
     is_swept: bool = False  # whether its memory has been removed after its end
+    groups: list = dataclasses.field(default_factory=list)  # of GroupPlan; empty without --group
     may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
+
+    def consumer_commands(self):
+        """A consumer's command for each part of the results."""
+        return [group.command for group in self.groups] or [self.consumer]
+
+    def retried_parts(self):
+        """(folder with dead letters, a consumer's command); the results of optional groups may have gaps."""
+        required = [(group.folder, group.command) for group in self.groups if not group.optional]
+        return required or [(self.run_dir.path, self.consumer)]
 
 
 class Watch(ProcessLoop):
@@ -64,16 +76,26 @@ class Watch(ProcessLoop):
         self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
-        self._slots = ConsumerSlots(
+        self._groups: ConsumerGroups | None = None
+        about = self._selector, self._timers, self._display
+        if plan.groups:
+            self._groups = ConsumerGroups(
+                plan.groups,
+                self,
+                lambda name, command: self._spawn(name, command, identity),
+                plan.run_dir.log,
+                *about,
+                self._logbook,
+            )
+        self._slots = ConsumerSlots(  # with groups it stays empty
             self,
             lambda name: self._spawn(name, self._consumer_command(), identity),
             plan.run_dir.log,
-            self._selector,
-            self._timers,
-            self._display,
+            *about,
             self._stories,
             self._logbook,
         )
+        self._consumers = self._groups or self._slots
         self._follower = ConsumerScaling(self._slots, self._display.note)
         if plan.follows:
             self._follower.take_up(plan.follows)
@@ -86,15 +108,17 @@ class Watch(ProcessLoop):
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
-    records = property(lambda self: self._slots.records)
+    records = property(lambda self: self._consumers.records)
     consumer_restarts = property(lambda self: self._logbook.restarts())
     following = property(
         lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
     )
 
     def _begin_consumers(self):
-        for _ in range(self._plan.consumers):
-            self._slots.add()
+        if self._groups:
+            self._groups.begin()
+        else:
+            self._slots.bring_to(self._plan.consumers)
         self._tick()
 
     def _consumer_command(self):
@@ -109,7 +133,7 @@ class Watch(ProcessLoop):
         return []
 
     def _alive(self):
-        return [child for child in (*self._others(), *self._slots.children()) if child and child.status is None]
+        return [child for child in (*self._others(), *self._consumers.children()) if child and child.status is None]
 
     def _between_looks(self):
         if self._reload:
@@ -120,7 +144,7 @@ class Watch(ProcessLoop):
     def _look(self):
         """Reads the programs' status and logs, and shows them."""
         self._status = self._plan.run_dir.status(self._note_left_out) or self._status
-        self._slots.relay_logs()
+        self._consumers.relay_logs()
         self._stories.complete()
         self._display.show(self._status)
         self._end_where_every_slab_fails()
@@ -185,7 +209,9 @@ class Watch(ProcessLoop):
     # -- control ----------------------------------------------------------------------------------------------------
 
     def _scale(self, text):
-        """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`."""
+        """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`. With groups: NAME=N."""
+        if self._groups or "=" in text:
+            return self._scale_group(text)
         bounds = bounds_of(text)
         wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
         if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
@@ -204,6 +230,19 @@ class Watch(ProcessLoop):
         self._slots.bring_to(wanted)
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
+    def _scale_group(self, text):
+        if not self._groups:
+            raise UsageError(
+                f"scale {text} names a group, and this run has none", "Give a number, such as ./launch/offramp scale 4"
+            )
+        plan, slots, wanted = self._groups.scaled(text)
+        self._require_consumers_are_accepted()
+        before = len(slots.staying())
+        more = "" if wanted or plan.optional else "; the run waits for this group until it has consumers again"
+        self._display.note(f"scale: {plan.name}: {before} -> {wanted} consumers{more}")
+        slots.bring_to(wanted)
+        return {"group": plan.name, "before": before, "consumers": wanted, "more": more, **self._describe()}
+
     def _require_consumers_are_accepted(self):
         if self._draining or self._over:
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
@@ -211,6 +250,11 @@ class Watch(ProcessLoop):
     def _begin_reload(self):
         """Supersedes a reload under way: its newcomers may have started before the latest change."""
         self._require_consumers_are_accepted()
+        if self._groups:
+            raise UsageError(
+                "reload does not replace the consumers of groups yet",
+                "Run ./launch/offramp scale NAME=0, then NAME=N: new consumers load the processor again",
+            )
         if not self._slots.staying():
             raise UsageError("the run has no consumers to replace", "Only its producer is running")
         if len(self._slots.children()) >= MOST_CONSUMERS:
@@ -237,7 +281,8 @@ class Watch(ProcessLoop):
         programs = []
         if self._status.get("pid") and self._status.get("state") not in ENDS:
             programs.append(("producer", self._status["pid"]))
-        if not self._plan.account:
+        # A group's consumers see only the group's folder, where no request is written.
+        if not self._plan.account and not self._groups:
             programs += [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
         return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, programs)}
 
@@ -247,9 +292,10 @@ class Watch(ProcessLoop):
 
     def _facts(self):
         return {
-            "consumers_wanted": len(self._slots.staying()),
-            "consumers_alive": len(self._slots.children()),
+            "consumers_wanted": len(self._consumers.staying()),
+            "consumers_alive": len(self._consumers.children()),
             "status_seconds": self._plan.status_seconds,
             "following": self._follower.report(),
+            **({"groups": self._groups.describe()} if self._groups else {}),
             "reload": self._reload.describe() if self._reload else None,
         }

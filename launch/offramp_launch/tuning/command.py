@@ -31,6 +31,7 @@ REFUSED = {
     "--shards": "it tunes one producer",
     "--producer": "your own program chooses its batches and slabs itself",
     "--on": "it tunes this machine",
+    "--group": "it tunes one number of consumers. Tune with --processor A,B",
     "--strategy": "`ladder` measures the rungs",
     "--sink": "trials would write to that database",
     "--http-url": "trials would post their results there",

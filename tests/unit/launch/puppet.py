@@ -49,6 +49,8 @@ def parse(argv):
             flags["prepare"] = f"prepare {'on ' if name == 'prepare-own-work' else ''}for {rest.pop(0)}"
         elif name in ("settings", "sweep", "prepare", "finish", "recover", "resume", "overwrite"):
             flags[name] = True
+        elif name == "group":
+            flags.setdefault(name, []).append(rest.pop(0))
         elif name in KNOWN:
             flags[name] = rest.pop(0)
         else:

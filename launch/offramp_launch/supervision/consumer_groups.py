@@ -1,0 +1,143 @@
+"""The consumers of a run with groups (`run --group`): slots, restarts and failures of each group are its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import pathlib
+
+from offramp_launch.arguments import count
+from offramp_launch.exit_code import UsageError
+from offramp_launch.incidents import IncidentReporter
+from offramp_launch.supervision.backoff import Backoff
+from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
+from offramp_launch.supervision.scaling import MOST_CONSUMERS
+
+LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again for ever
+
+
+@dataclasses.dataclass
+class GroupPlan:
+    """`command`: of a consumer. `folder`: the group's, in the run directory. `output`: for its results."""
+
+    name: str
+    processor: str
+    optional: bool
+    consumers: int
+    command: list
+    folder: pathlib.Path
+    output: str
+
+
+class ConsumerGroup:
+    """
+    One group, as its slots see the run. An optional group never fails the run. Owns: its slots. Borrows: the plan, the
+    watch. Thread, Blocks: as ConsumerSlots.
+    """
+
+    def __init__(self, plan, watch, start, log_of, selector, timers, display, logbook):
+        self.plan = plan
+        self._watch, self._display = watch, display
+        self.stories = IncidentReporter(plan.folder)
+        backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
+        about = selector, timers, display, self.stories, logbook, plan.name, backoff
+        self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
+        self._failure = ""  # of an optional group, until it completes samples again
+        self._completed_then = 0
+
+    def _reported(self):
+        groups = self._watch.status.get("groups") or []
+        return next((each for each in groups if each.get("name") == self.plan.name), {})
+
+    def wants_consumers(self):
+        return self._watch.wants_consumers()
+
+    def has_work_for_consumers(self):
+        """As for a run, with the slabs that this group has not finished."""
+        status, own = self._watch.status, self._reported()
+        slabs = {
+            "filling": (status.get("slabs") or {}).get("filling"),
+            "ready": own.get("waiting_slabs"),
+            "leased": own.get("leased_slabs"),
+        }
+        return is_work_left({**status, "slabs": slabs}, self.is_draining())
+
+    def is_draining(self):
+        return self._watch.is_draining()
+
+    def completed(self):
+        return self._reported().get("released_samples") or 0
+
+    def fail(self, problem):
+        if not self.plan.optional:
+            self._watch.fail(problem)
+            return
+        if not self._failure:
+            self._display.note(
+                f"group {self.plan.name} fails, and the run goes on without it, as it is optional: {problem}\n"
+                f"    its consumers are started again, at most every {LONGEST_BACKOFF_SECONDS:.0f} s"
+            )
+        self._failure, self._completed_then = problem.in_one_line(), self.completed()
+
+    def look(self):
+        self.slots.relay_logs()
+        self.stories.complete()
+        if self._failure and self.completed() > self._completed_then:
+            self._failure = ""
+            self._display.note(f"group {self.plan.name} works again")
+
+    def describe(self):
+        return {
+            "name": self.plan.name,
+            "optional": self.plan.optional,
+            "wanted": len(self.slots.staying()),
+            "alive": len(self.slots.children()),
+            "failure": self._failure,
+        }
+
+
+class ConsumerGroups:
+    """The groups of a run, in the order of its flags. Owns: the groups. Thread, Blocks: as ConsumerSlots."""
+
+    def __init__(self, plans, *about):
+        """`about`: of each ConsumerGroup."""
+        self._groups = [ConsumerGroup(plan, *about) for plan in plans]
+
+    records = property(
+        lambda self: [{**record, "group": each.plan.name} for each in self._groups for record in each.slots.records]
+    )
+
+    def begin(self):
+        for group in self._groups:
+            group.slots.bring_to(group.plan.consumers)
+
+    def children(self):
+        return list(itertools.chain.from_iterable(group.slots.children() for group in self._groups))
+
+    def staying(self):
+        return list(itertools.chain.from_iterable(group.slots.staying() for group in self._groups))
+
+    def relay_logs(self):
+        for group in self._groups:
+            group.look()
+
+    def describe(self):
+        return [group.describe() for group in self._groups]
+
+    def scaled(self, text):
+        """(the group's plan and slots, the wanted number) of NAME=N. Errors: LaunchError (USAGE)."""
+        name, equals, number = text.partition("=")
+        group = next((each for each in self._groups if equals and each.plan.name == name), None)
+        if not group:
+            what = (
+                f"the run has no group '{name}'" if equals else f"scale {text} names no group, and this run has groups"
+            )
+            names = ", ".join(each.plan.name for each in self._groups)
+            raise UsageError(
+                what, f"Give NAME=N, such as ./launch/offramp scale {self._groups[0].plan.name}=4; groups: {names}"
+            )
+        wanted = count(number, f"scale {name}")
+        if wanted > MOST_CONSUMERS:
+            raise UsageError(f"scale {text} is out of bounds", f"Give 0 to {MOST_CONSUMERS} consumers")
+        return group.plan, group.slots, wanted

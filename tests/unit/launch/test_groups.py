@@ -1,0 +1,496 @@
+"""Groups of consumers (`run --group`): the flag, each group's consumers and failures, scaling, results and reports."""
+
+import json
+import os
+import pathlib
+import selectors
+import signal
+import unittest
+from unittest import mock
+
+from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until
+from watched_documents import DOCUMENTS
+
+from offramp_launch import dead_letters, groups, live_commands, retries, starting, summary
+from offramp_launch.exit_code import ExitCode, LaunchError
+from offramp_launch.run_dir import read_settings
+from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
+from offramp_launch.supervision.children import Child
+from offramp_launch.supervision.consumer_groups import LONGEST_BACKOFF_SECONDS, ConsumerGroups, GroupPlan
+from offramp_launch.supervision.consumer_slots import UNASKED_END_SECONDS
+from offramp_launch.supervision.events import Timers
+from offramp_launch.watching.exposition import text_of
+from offramp_launch.watching.groups import group_rows
+from offramp_launch.watching.metrics import families_of
+
+GROUPED = DOCUMENTS["grouped"]
+
+
+class FlagTest(unittest.TestCase):
+    def test_a_group_has_a_name_a_processor_and_a_number(self):
+        for text, group in (
+            ("a=npy", groups.Group("a", "npy", 1, False)),
+            ("masks=mask-png:8", groups.Group("masks", "mask-png", 8, False)),
+            ("preview=post.py:show:1,optional", groups.Group("preview", "post.py:show", 1, True)),
+            ("p2=post.py:show", groups.Group("p2", "post.py:show", 1, False)),
+            ("x=exec:./tool --rate=3:12", groups.Group("x", "exec:./tool --rate=3", 12, False)),
+            ("abcdefghijklmn-6=so:./mine.so,optional", groups.Group("abcdefghijklmn-6", "so:./mine.so", 1, True)),
+        ):
+            self.assertEqual(group, groups.parsed(text), text)
+
+    def test_a_wrong_group_is_refused_with_value_and_fix(self):
+        for text, why, fix in (
+            ("npy", "'npy' names no processor", "NAME=PROCESSOR"),
+            ("a=", "'a=' names no processor", "NAME=PROCESSOR"),
+            ("a=:3", "'a=:3' names no processor", "NAME=PROCESSOR"),
+            ("=npy", "'' is not a name", "--group masks=mask-png"),
+            ("Masks=npy", "'Masks' is not a name", "lower-case letters"),
+            ("3d=npy", "'3d' is not a name", "a letter first"),
+            ("a_b=npy", "'a_b' is not a name", "lower-case letters"),
+            ("../a=npy", "'../a' is not a name", "lower-case letters"),
+            ("abcdefghijklmnopq=npy", "'abcdefghijklmnopq' is not a name", "1 to 16"),
+            ("a=npy:0", "0 consumers are out of bounds", "1 to 64"),
+            ("a=npy:65", "65 consumers are out of bounds", "1 to 64"),
+            ("a=npy,checksum", "'checksum' is not 'optional', and a group has one processor", "NAME=PROCESSOR:N"),
+            ("a=npy,optional,optional", "'optional,optional' is not 'optional'", "NAME=PROCESSOR:N"),
+        ):
+            with self.subTest(text), self.assertRaises(LaunchError) as raised:
+                groups.parsed(text)
+            self.assertEqual(ExitCode.USAGE, raised.exception.code)
+            self.assertIn(why, str(raised.exception))
+            self.assertIn(fix, str(raised.exception))
+
+    def test_contradictions_are_refused(self):
+        two = ["a=npy", "b=checksum"]
+        for texts, argv, why in (
+            (two, ["--processor", "npy"], "--group cannot be combined with --processor.*\n.*Leave --processor out"),
+            (two, ["--consumers=auto"], "--group cannot be combined with --consumers.*NAME=PROCESSOR:N"),
+            (["a=npy", "a=checksum"], [], "--group names 'a' twice"),
+            ([f"g{number}=npy" for number in range(9)], [], "9 groups are more than a run can hold\n.*at most 8"),
+            (["a=npy,optional", "b=npy,optional"], [], r"every group is optional \(a, b\).*\n.*',optional'"),
+        ):
+            with self.subTest(texts), self.assertRaisesRegex(LaunchError, why):
+                groups.groups_of({"group": texts}, argv)
+        self.assertEqual(["a", "b"], [group.name for group in groups.groups_of({"group": two}, [])])
+        self.assertEqual([], groups.groups_of({}, ["--processor", "npy"]))
+
+    def test_a_groups_processor_chooses_the_packages(self):
+        flags = ["--group", "a=npy:2", "--group=v=embeddings-parquet:2,optional"]
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(flags, {}))
+        self.assertEqual((), starting.requirements_of(flags[:2], {}))
+
+
+class GroupsTest(InFolder):
+    """Real children, with a fake clock, watch and status: a required group and an optional one."""
+
+    def setUp(self):
+        super().setUp()
+        self.now, self.started = 0.0, []
+        self.timers = Timers(clock=lambda: self.now)
+        self.selector = selectors.DefaultSelector()
+        self.addCleanup(self.selector.close)
+        self.watch, self.display = mock.Mock(), mock.Mock()
+        self.watch.wants_consumers.side_effect = lambda: not self.watch.fail.called
+        self.watch.is_draining.return_value = False
+        self.watch.status = {"state": "running"}
+        self.commands = {"needed": ["sleep", "1000"], "extra": ["sleep", "1000"]}
+        self.groups = ConsumerGroups(
+            [self.plan("needed", 2, False), self.plan("extra", 1, True)],
+            self.watch,
+            self.start,
+            lambda name: self.folder / f"{name}.log",
+            self.selector,
+            self.timers,
+            self.display,
+            mock.Mock(),
+        )
+        self.addCleanup(self.end)
+
+    def plan(self, name, consumers, optional):
+        return GroupPlan(name, "npy", optional, consumers, [name], self.folder / name, str(self.folder / "output"))
+
+    def start(self, name, command):
+        self.started.append(name)
+        return Child(name, self.commands[command[0]], self.folder / f"{name}.log", ())
+
+    def end(self):
+        for child in self.groups.children():
+            child.signal(signal.SIGKILL)
+            child.reap()
+
+    def report(self, **released):
+        slabs = {"waiting_slabs": 0, "leased_slabs": 0}
+        self.watch.status["groups"] = [{"name": name, "released_samples": n, **slabs} for name, n in released.items()]
+
+    def let_one_end(self):
+        key, _ = self.selector.select(WATCHDOG_SECONDS)[0]
+        key.data()
+
+    def pass_time(self, seconds=max(UNASKED_END_SECONDS, LONGEST_SECONDS)):
+        self.now += seconds
+        self.timers.run_due()
+
+    def notes(self):
+        return [call.args[0] for call in self.display.note.mock_calls]
+
+    def test_each_group_has_its_names_and_number(self):
+        self.groups.begin()
+        self.assertEqual(["needed-1", "needed-2", "extra-1"], self.started)
+        plan, slots, wanted = self.groups.scaled("extra=3")
+        slots.bring_to(wanted)
+        self.assertEqual(["extra-2", "extra-3"], self.started[3:])
+        self.assertEqual(
+            [("needed", 2, 2), ("extra", 3, 3)],
+            [(each["name"], each["wanted"], each["alive"]) for each in self.groups.describe()],
+        )
+        self.groups.scaled("needed=0")[1].bring_to(0)
+        self.let_one_end()
+        self.assertEqual({"needed"}, {record["group"] for record in self.groups.records})
+        self.assertEqual((0, 3), tuple(each["wanted"] for each in self.groups.describe()))
+
+    def test_a_wrong_scale_is_refused_with_the_names(self):
+        for text, why in (
+            ("12", "scale 12 names no group, and this run has groups\n.*NAME=N.*scale needed=4; groups: needed, extra"),
+            ("auto", "names no group"),
+            ("other=2", "the run has no group 'other'\n.*groups: needed, extra"),
+            ("extra=2..4", "scale extra is '2..4', which is not a whole number"),
+            ("extra=auto", "scale extra is 'auto'"),
+            ("extra=-1", "scale extra is '-1'"),
+            ("extra=65", "scale extra=65 is out of bounds\n.*0 to 64"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(LaunchError, why):
+                self.groups.scaled(text)
+
+    def test_a_required_groups_permanent_failure_ends_the_run(self):
+        self.commands["needed"] = ["sh", "-c", "echo there is none such >&2; exit 64"]
+        self.groups.begin()
+        self.let_one_end()
+        (problem,), _ = self.watch.fail.call_args
+        self.assertRegex(str(problem), "needed-[12] ended with exit code 64, which a retry cannot fix: there is none")
+        self.assertEqual(64, problem.code)
+        self.pass_time()
+        self.assertEqual(3, len(self.started), "a run that has failed starts no consumer")
+
+    def test_an_optional_group_is_started_again_for_ever(self):
+        completed = 0
+        for command in (["sh", "-c", "echo there is none such >&2; exit 64"], ["/there/is/none"], ["true"]):
+            with self.subTest(command):
+                self.commands["extra"] = command
+                self.started.clear()
+                self.display.note.reset_mock()
+                for group in self.groups.describe():
+                    self.groups.scaled(f"{group['name']}=0")[1].bring_to(0)
+                self.groups.scaled("extra=1")[1].bring_to(1)
+                for number in range(3 * DEATHS_WITHOUT_PROGRESS):
+                    if self.groups.children():
+                        self.let_one_end()
+                    self.pass_time(LONGEST_BACKOFF_SECONDS)
+                self.assertGreater(len(self.started), DEATHS_WITHOUT_PROGRESS)
+                self.watch.fail.assert_not_called()
+                whole = "\n".join(self.notes())
+                self.assertEqual(1, whole.count("group extra fails, and the run goes on without it"), whole)
+                self.assertTrue(self.groups.describe()[1]["failure"])
+                completed += 1
+                self.report(extra=completed)
+                self.groups.relay_logs()
+                self.assertEqual(
+                    ("", "group extra works again"), (self.groups.describe()[1]["failure"], self.notes()[-1])
+                )
+
+    def test_an_optional_group_waits_longer_each_time(self):
+        self.commands["extra"] = ["false"]
+        self.watch.fail.side_effect = AssertionError
+        self.groups.scaled("extra=1")[1].bring_to(1)
+        waits = []
+        for _ in range(14):
+            self.let_one_end()
+            waits.append(self.timers.next_in())
+            self.pass_time(self.timers.next_in())
+        self.let_one_end()
+        self.assertEqual((0.1, 0.2, 0.4, 60.0, 60.0), tuple(round(wait, 3) for wait in (*waits[:3], *waits[-2:])))
+
+    def test_each_group_has_its_own_budget(self):
+        self.commands["needed"] = ["false"]
+        self.groups.scaled("needed=1")[1].bring_to(1)
+        for number in range(DEATHS_WITHOUT_PROGRESS):
+            self.watch.fail.assert_not_called()
+            self.report(needed=5, extra=number)  # another group's progress does not count
+            self.let_one_end()
+            self.pass_time()
+        (problem,), _ = self.watch.fail.call_args
+        self.assertRegex(str(problem), "consumers died 20 times in a row and nothing was completed.* needed-1")
+
+    def test_a_groups_progress_renews_its_budget(self):
+        self.commands["needed"] = ["false"]
+        self.groups.scaled("needed=1")[1].bring_to(1)
+        for number in range(3 * DEATHS_WITHOUT_PROGRESS):
+            self.report(needed=number // 10, extra=0)
+            self.let_one_end()
+            self.pass_time()
+        self.watch.fail.assert_not_called()
+
+    def test_a_consumer_that_ends_early_returns_if_its_group_has_work(self):
+        self.commands["extra"] = ["true"]
+        self.watch.status = {"state": "draining", "slabs": {"ready": 3, "leased": 1, "filling": 0}}
+        self.report(needed=0, extra=0)
+        self.groups.scaled("extra=1")[1].bring_to(1)
+        self.let_one_end()
+        for _ in range(3):
+            self.pass_time()
+        self.assertEqual(["extra-1"], self.started, "the slabs wait for the other group")
+        self.watch.status["groups"][1]["waiting_slabs"] = 1
+        self.pass_time()
+        self.assertEqual(["extra-1"] * 2, self.started)
+
+
+class RunTest(OnStage):
+    FLAGS = ("--group", "a=npy:2", "--group", "b=checksum:1,optional")
+
+    def start_run(self, *flags):
+        launcher = self.stage.launch("run", *self.FLAGS, *flags)
+        entered = [self.stage.enter() for _ in range(4)]
+        [producer] = [each for each in entered if each.role == "producer"]
+        consumers = {"a": [], "b": []}
+        for each in entered:
+            if each.role == "consumer":
+                consumers[pathlib.Path(each.flag("--run-dir")).name].append(each)
+        self.report(producer)
+        return launcher, producer, consumers
+
+    def report(self, producer, state="running", a=0, b=0):
+        numbers = {"waiting_slabs": 1, "leased_slabs": 0, "dead_lettered_samples": 0, "dropped_samples": 0}
+        producer.order(
+            status={
+                "state": state,
+                "done_samples": a,
+                "released_samples": a,
+                "groups": [
+                    {"name": "a", "optional": False, "released_samples": a, "consumers": 2, "shortage": "", **numbers},
+                    {"name": "b", "optional": True, "released_samples": b, "consumers": 1, "shortage": "", **numbers},
+                ],
+            }
+        )
+
+    def test_each_group_has_its_consumers_folder_and_results(self):
+        launcher, producer, consumers = self.start_run()
+        run_dir = pathlib.Path(producer.flag("--run-dir"))
+        self.assertEqual((2, 1), (len(consumers["a"]), len(consumers["b"])))
+        self.assertEqual(["a=npy:2", "b=checksum:1,optional"], [text for text in producer.argv if "=" in text])
+        self.assertNotIn("--consumers", producer.argv, "the groups have their numbers")
+        for name, processor in (("a", "npy"), ("b", "checksum")):
+            for consumer in consumers[name]:
+                self.assertNotIn("--group", consumer.argv)
+                self.assertEqual(
+                    (str(run_dir / "groups" / name), str(run_dir / "output" / name), processor, "3"),
+                    tuple(consumer.flag(flag) for flag in ("--run-dir", "--output", "--processor", "--consumers")),
+                )
+            self.assertEqual(0o700, os.stat(run_dir / "groups" / name / "live").st_mode & 0o777)
+            own = read_settings(run_dir / "groups" / name)
+            self.assertEqual((processor, str(run_dir / "output" / name)), (own["processor"], own["output"]))
+            lock = json.loads((run_dir / "output" / name / ".offramp-lock").read_text())
+            self.assertEqual(run_dir.name, lock["run"], "its consumers take their shares there")
+        self.assertEqual(
+            ["a-1.log", "a-2.log", "b-1.log", "producer.log"],
+            sorted(path.name for path in (run_dir / "logs").iterdir()),
+        )
+        kept = (run_dir / "config.toml").read_text()
+        self.assertIn('group = ["a=npy:2", "b=checksum:1,optional"]\n', kept)
+        self.assertNotRegex(kept, "(?m)^(processor|consumers) =", "a settings file may not have them beside groups")
+        self.report(producer, "ended", 8, 8)
+        producer.order(
+            summary={
+                "samples": {"released": 8},
+                "groups": [
+                    {"name": "a", "optional": False, "released_samples": 8},
+                    {"name": "b", "optional": True, "released_samples": 5, "dropped_samples": 3},
+                ],
+            }
+        )
+        output = self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]])
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertIn("  group      a: 8 samples done\n  group      b (optional): 5 samples done, 3 dropped\n", output)
+        self.assertEqual(["consumer finish"] * 2, self.stage.errands())
+        listed = {each["pid"]: each["group"] for each in self.stage.summary()["consumers"]}
+        self.assertEqual({each.pid: name for name in consumers for each in consumers[name]}, listed)
+        self.assertEqual([], list((run_dir / "output").rglob(".offramp-lock")))
+
+    def test_scale_changes_one_group(self):
+        launcher, producer, consumers = self.start_run()
+        code, output = self.stage.call("scale", "2")
+        self.assertEqual((64, True), (code, "this run has groups" in output and "groups: a, b" in output), output)
+        self.assertRegex(self.stage.call("scale", "b=2")[1], r"^run \S+: b: 1 -> 2 consumers\n$")
+        consumers["b"].append(self.stage.enter())
+        self.assertRegex(self.stage.call("scale", "a=0")[1], "a: 2 -> 0 consumers; the run waits for this group until")
+        for consumer in consumers["a"]:
+            self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
+            consumer.order(exit=0)
+        until(lambda: "group a: 0 of 0 consumers" in self.stage.call("status")[1])
+        text = self.stage.call("status")[1]
+        self.assertIn("  group b (optional): 2 of 2 consumers, 0 samples done, 1 slabs waiting", text)
+        code, output = self.stage.call("reload")
+        self.assertEqual((64, True), (code, "scale NAME=0" in output), output)
+        self.stage.call("scale", "a=1")
+        consumers["a"] = [self.stage.enter()]
+        self.assertEqual("npy", consumers["a"][0].flag("--processor"))
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
+
+    def test_a_dead_consumer_is_replaced_in_its_group(self):
+        launcher, producer, consumers = self.start_run()
+        victim = consumers["b"].pop()
+        kill(victim)
+        successor = self.stage.enter()
+        self.assertEqual(victim.argv, successor.argv)
+        output = self.stage.end(launcher, producer, [*consumers["a"], successor], summary={})
+        self.assertIn("b-1 (pid ", output)
+        self.assertEqual(0, launcher.returncode, output)
+
+    def test_an_optional_groups_failure_leaves_the_run(self):
+        launcher, producer, consumers = self.start_run()
+        consumers["b"][0].order(log="offramp-consumer: no such thing", exit=64)
+        successor = self.stage.enter()
+        text = self.stage.call("status")[1]
+        self.assertRegex(text, "group b .*fails: b-1 ended with exit code 64, which a retry cannot fix: no such thing")
+        output = self.stage.end(launcher, producer, [*consumers["a"], successor], summary={})
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertIn("group b fails, and the run goes on without it, as it is optional: b-1 ended", output)
+
+    def test_a_required_groups_failure_ends_the_run(self):
+        launcher, producer, consumers = self.start_run()
+        consumers["a"][0].order(log="offramp-consumer: no such thing", exit=64)
+        self.assertEqual({"signal": "SIGTERM"}, producer.next_message())
+        output = self.stage.end(launcher, producer, [consumers["a"][1], *consumers["b"]], code=130, summary={})
+        self.assertEqual(64, launcher.returncode, output)
+        self.assertRegex(output, "a-[12] ended with exit code 64, which a retry cannot fix: no such thing")
+
+    def test_overwrite_keeps_the_results_of_all_groups(self):
+        results = self.stage.folder / "results"
+        for name in ("a", "b"):
+            (results / name).mkdir(parents=True)
+            (results / name / "old.npy").write_text(name)
+        (results / ".offramp-checkpoint").write_text("{}\n")
+        launcher, producer, consumers = self.start_run("--output", str(results), "--overwrite")
+        self.assertEqual([".offramp-lock"], [path.name for path in (results / "a").iterdir()])
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
+        self.assertEqual(
+            {"a", "b"}, {path.read_text() for path in self.stage.folder.glob("results*/*/old.npy")}, "nothing is lost"
+        )
+
+    def test_what_does_not_go_with_groups_is_refused(self):
+        for command, why in (
+            (("run", "--gpus", "2", "--input", "/", "--output", "/tmp/x"), "--gpus cannot be combined with --group"),
+            (("run", "--producer", "true"), "run --producer does not accept --group"),
+            (("run", "--output", "s3://bucket/prefix"), "--group does not go with --output s3://bucket/prefix"),
+            (("run", "--strategy", "pool"), "--group does not go with --strategy pool"),
+            (("run", "--processor", "npy"), "--group cannot be combined with --processor"),
+            (("run", "--consumers", "auto"), "--group cannot be combined with --consumers"),
+            (("job", "init", "--shards", "2", "--job", "/tmp/x"), "job init does not accept --group"),
+            (("tune",), "tune does not accept --group"),
+            (("chaos", "--"), "chaos does not accept --group"),
+        ):
+            with self.subTest(command):
+                code, output = self.stage.call(*command, *self.FLAGS)
+                self.assertEqual((64, True), (code, why in output), output)
+
+
+class JoinTest(OnStage):
+    def test_consume_joins_a_group(self):
+        run_dir = self.stage.folder / "run"
+        (run_dir / "groups" / "masks").mkdir(parents=True)
+        for name, why in (("other", "has no group 'other'.*Its groups: masks"), ("../masks", "has no group")):
+            code, output = self.stage.call("consume", "--run-dir", str(run_dir), "--group", name)
+            self.assertEqual(66, code, output)
+            self.assertRegex(output.replace("\n", " "), why)
+        lifeline = self.stage.folder / "lifeline"  # which the puppet of a consumer needs
+        os.mkfifo(lifeline)
+        flags = ("--run-dir", str(run_dir), "--group", "masks", "--lifeline-fd", "3")
+        joined = self.stage.launch("consume", *flags, redirected=f"3<>{lifeline}")
+        consumer = self.stage.enter()
+        self.assertEqual(str(run_dir / "groups" / "masks"), consumer.flag("--run-dir"))
+        self.assertEqual(joined.pid, consumer.pid, "it becomes the consumer")
+        consumer.order(exit=7)
+        self.assertEqual(7, joined.wait(WATCHDOG_SECONDS))
+
+
+class ReportTest(unittest.TestCase):
+    def test_each_group_has_a_row(self):
+        rows = {row["name"]: row for row in group_rows(GROUPED)}
+        self.assertEqual(["masks", "vectors", "preview"], list(rows))
+        masks, preview = rows["masks"], rows["preview"]
+        self.assertEqual(
+            ("3 of 4", "2", "3", "2,568", "16 dead-lettered", "no consumer", False),
+            tuple(masks[name] for name in ("consumers", "waiting", "leased", "done", "lost", "note", "is_alarm")),
+        )
+        self.assertEqual(
+            (True, "1,200 dropped", True), tuple(preview[name] for name in ("optional", "lost", "is_alarm"))
+        )
+        self.assertIn("fails: preview-1 ended", preview["note"])
+        self.assertEqual([], group_rows(DOCUMENTS["computing"]))
+
+    def test_the_status_names_the_groups(self):
+        lines = live_commands.lines_of_status({**GROUPED, "reload": None})
+        text = "\n".join(lines)
+        self.assertIn("  group masks: 3 of 4 consumers, 2,568 samples done, 2 slabs waiting, 3 with consumers", text)
+        self.assertIn("pid 31 of masks holds 1 for", text)
+
+    def test_metrics_have_a_series_for_each_group(self):
+        text = text_of(families_of(GROUPED, 1798633999))
+        for line in (
+            'group_samples_total{group="masks",state="completed"} 2568',
+            'group_samples_total{group="masks",state="dead_letters"} 16',
+            'group_samples_total{group="preview",state="dropped"} 1200',
+            'group_slabs{group="masks",state="waiting"} 2',
+            'group_slabs{group="masks",state="leased"} 3',
+            'group_consumers{group="vectors"} 1',
+        ):
+            self.assertIn(f"offramp_{line}\n", text)
+        self.assertNotIn("offramp_group", text_of(families_of(DOCUMENTS["computing"], 1798633999)))
+
+    def test_a_retry_corrects_its_group(self):
+        recovered, both = retries.Recovered(), retries.Recovered()
+        incident = {"samples": [{"result": "done"}, {"result": "done"}, {"result": "failed"}]}
+        recovered.take("/runs/r/groups/b/dead-letters/1.safetensors", incident)
+        both.add(recovered)
+        report = {
+            "samples": {"dead_letters": 3, "released": 5},
+            "groups": [{"name": "a", "released_samples": 8}, {"name": "b", "dead_lettered_samples": 3}],
+        }
+        self.assertEqual(ExitCode.DEAD_LETTERS, both.correct(report, ExitCode.DEAD_LETTERS))
+        self.assertEqual({"dead_letters": 1, "released": 7, "recovered": 2}, report["samples"])
+        self.assertEqual([8, 2], [group["released_samples"] for group in report["groups"]])
+        self.assertEqual(1, report["groups"][1]["dead_lettered_samples"])
+
+    def test_the_summary_names_the_folders_with_dead_letters(self):
+        groups_of = [{"name": "a", "released_samples": 8}, {"name": "b", "optional": True, "dead_lettered_samples": 2}]
+        whole = {"run_id": "r", "run_dir": "/r", "exit": 0, "groups": groups_of, "dead_letters_in": ["/r/groups/b"]}
+        text = summary.describe(whole, "images", "", "")
+        self.assertIn("  group      b (optional): 0 images done, 2 dead-lettered\n", text)
+        self.assertIn("dead-letters list --run-dir /r/groups/b\n", text)
+
+
+class DeadLettersTest(InFolder):
+    def put(self, group):
+        folder = self.folder / "groups" / group / "dead-letters"
+        folder.mkdir(parents=True)
+        (folder / "1.json").write_text(json.dumps({"samples": [], "batch": 1}))
+
+    def test_a_run_leads_to_the_only_group_with_dead_letters(self):
+        (self.folder / "groups" / "a").mkdir(parents=True)
+        self.assertEqual(self.folder, dead_letters.choose_run(None, self.folder))
+        self.put("b")
+        self.assertEqual(self.folder / "groups" / "b", dead_letters.choose_run(None, self.folder))
+        self.put("c")
+        with self.assertRaisesRegex(
+            LaunchError, r"2 groups .* choose one:\n +--run-dir \S+/groups/b\n +--run-dir \S+/c"
+        ):
+            dead_letters.choose_run(None, self.folder)
+
+    def test_without_a_name_the_latest_group_is_chosen(self):
+        self.put("b")
+        with mock.patch.object(dead_letters, "own_runs", return_value=[self.folder]):
+            self.assertEqual(self.folder / "groups" / "b", dead_letters.choose_run(None, None))
+
+
+if __name__ == "__main__":
+    unittest.main()
