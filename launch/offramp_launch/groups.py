@@ -114,7 +114,8 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     most = sum(each.consumers for each in groups)
     flags = group.flags_of_consumer([*argv, *found])
     command = consumer_command(places, flags, folder, output, most)
-    return GroupPlan(group.name, group.processor, group.optional, group.consumers, command, folder, output)
+    about = group.name, group.processor, group.optional, group.consumers
+    return GroupPlan(*about, command, folder, output, settled.get("max-failures") or 1)
 
 
 def make_folder(folder, gid):

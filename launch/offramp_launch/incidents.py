@@ -39,6 +39,9 @@ class IncidentReporter:
         while len(self._deaths) > DEATHS_REMEMBERED:
             self._deaths.popitem(last=False)
 
+    def number_of_reports(self):
+        return sum(1 for _ in self._folder.glob("*.json"))
+
     def complete(self):
         """Call periodically and at the end: a consumer's death and its incident report arrive in either order."""
         for path in sorted(self._folder.glob("*.json")):
@@ -70,6 +73,16 @@ def known(delivery):
 
 def write_incident(path, incident):
     shared_folder.write(path.parent, path.name, (json.dumps(incident, indent=1) + "\n").encode())
+
+
+def recovered_among(run_dirs, run_id):
+    """Number of this run's samples that retries have done, in each of the folders where they are dead letters."""
+    done, left = set(), set()
+    for run_dir in run_dirs:
+        for incident in incidents_of(run_dir).values():
+            for sample in incident.get("samples") or [] if incident.get("run_id") == run_id else []:
+                (done if sample.get("result") == "done" else left).add(sample.get("item"))
+    return len(done - left)
 
 
 def incidents_of(run_dir):

@@ -29,6 +29,7 @@ from offramp_launch.exit_code import (
 from offramp_launch.failure import is_outweighed, merge_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.groups import longest_folder, plan_of, without_defaults
+from offramp_launch.incidents import recovered_among
 from offramp_launch.output_folder import OutputLock, is_used_by_other_run, removed_after_a_failure, require_no_job
 from offramp_launch.progress import as_record, make_display
 from offramp_launch.retries import Recovered, retry_failed
@@ -270,6 +271,8 @@ def recover(plan, finishing, code):
         recovered = Recovered()
         for folder, consumer in plan.retried_parts():
             recovered.add(retry_failed(folder, plan.run_id, consumer, run))
+        if plan.groups:  # a sample may be a dead letter of several
+            recovered.samples = recovered_among([folder for folder, _ in plan.retried_parts()], plan.run_id)
         return recovered
     except (LaunchError, OSError) as problem:
         announce({"log-format": plan.log_format}, f"dead letters could not be retried: {problem}")

@@ -241,7 +241,8 @@ def _dead_letter(slab, unit):
     reason = slab["reason"] if slab.get("failures") else f"{slab.get('deaths')} consumers died of it"
     lost = f"its payload is lost: {slab.get('error') or 'not kept'}"
     kept = f"kept in {slab['payload']}" if slab.get("payload") else lost
-    return f"batch {slab.get('batch')}, {slab.get('samples')} {unit}: {reason}; {kept}"
+    whose = f"group {slab['group']}, " if slab.get("group") else ""
+    return f"{whose}batch {slab.get('batch')}, {slab.get('samples')} {unit}: {reason}; {kept}"
 
 
 def ending(summary):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import pathlib
 
 from offramp_launch.arguments import count
-from offramp_launch.exit_code import UsageError
+from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.incidents import IncidentReporter
-from offramp_launch.supervision.backoff import Backoff
+from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.supervision.scaling import MOST_CONSUMERS
 
@@ -19,7 +20,10 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 
 @dataclasses.dataclass
 class GroupPlan:
-    """`command`: of a consumer. `folder`: the group's, in the run directory. `output`: for its results."""
+    """
+    `command`: of a consumer. `folder`: the group's, in the run directory. `output`: for its results. `max_failures`:
+    of one slab.
+    """
 
     name: str
     processor: str
@@ -28,6 +32,7 @@ class GroupPlan:
     command: list
     folder: pathlib.Path
     output: str
+    max_failures: int = 1
 
 
 class ConsumerGroup:
@@ -45,6 +50,8 @@ class ConsumerGroup:
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
         self._failure = ""  # of an optional group, until it completes samples again
         self._completed_then = 0
+        self._most_dead_letters = math.ceil(FAILURES_WITHOUT_PROGRESS / plan.max_failures)  # in a row
+        self._dead_letters = FailureBudget(self._most_dead_letters)
 
     def _reported(self):
         groups = self._watch.status.get("groups") or []
@@ -86,6 +93,12 @@ class ConsumerGroup:
         if self._failure and self.completed() > self._completed_then:
             self._failure = ""
             self._display.note(f"group {self.plan.name} works again")
+        if self._watch.wants_consumers() and self._dead_letters.is_spent(
+            self.completed(), self.stories.number_of_reports()
+        ):
+            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self.plan.name}"
+            fix = f"./launch/offramp dead-letters list --run-dir {self.plan.folder}"
+            self.fail(LaunchError(what, fix, ExitCode.DEAD_LETTERS))
 
     def describe(self):
         return {

@@ -1,6 +1,7 @@
 """Recovery from a producer's death: when a successor starts, how often, and how the run's memory is kept until then."""
 
 import fcntl
+import glob
 import os
 
 from offramp_launch.supervision.backoff import Backoff
@@ -96,7 +97,7 @@ class RunHold:
             values_in(self._endpoint).get("producer_pid") in {str(pid) for pid in pids}
             and self.held
             and self._name() == self._of
-            and os.path.exists(f"{self._of}.cells")
+            and bool(glob.glob(f"{glob.escape(self._of)}.cells*"))  # with groups .cells-GROUP
         )
 
     def _name(self):

@@ -156,8 +156,11 @@ class Watch(ProcessLoop):
             self._display.note(f"skipping {', '.join(new)} of status.json: unknown format")
 
     def _end_where_every_slab_fails(self):
-        if not self.failure and self._failures.is_spent(
-            self.completed(), (self._status.get("releases") or {}).get("failed") or 0
+        # Each group has its own limit.
+        if (
+            not self.failure
+            and not self._groups
+            and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0)
         ):
             why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
             how = f"{FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between"

@@ -250,7 +250,8 @@ def message(document):
         )
     status = document.get("status") or {}
     note = status.get("message") or ""
-    return "" if status.get("shortage") and note.startswith(SHORTAGES) else note
+    reason = re.sub("^group '[^']*': ", "", note)
+    return "" if status.get("shortage") and reason.startswith(SHORTAGES) else note
 
 
 def consumers_alive(document):

@@ -5,13 +5,14 @@ import os
 import pathlib
 import selectors
 import signal
+import tempfile
 import unittest
 from unittest import mock
 
 from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until
 from watched_documents import DOCUMENTS
 
-from offramp_launch import dead_letters, groups, live_commands, retries, starting, summary
+from offramp_launch import dead_letters, groups, incidents, live_commands, retries, starting, summary
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import read_settings
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
@@ -107,7 +108,7 @@ class GroupsTest(InFolder):
         self.addCleanup(self.end)
 
     def plan(self, name, consumers, optional):
-        return GroupPlan(name, "npy", optional, consumers, [name], self.folder / name, str(self.folder / "output"))
+        return GroupPlan(name, "npy", optional, consumers, [name], self.folder / name, "/output", max_failures=3)
 
     def start(self, name, command):
         self.started.append(name)
@@ -229,6 +230,34 @@ class GroupsTest(InFolder):
             self.pass_time()
         self.watch.fail.assert_not_called()
 
+    def bury(self, group, number):
+        """The group now has so many dead letters."""
+        folder = self.folder / group / "dead-letters"
+        folder.mkdir(parents=True, exist_ok=True)
+        for index in range(number):
+            (folder / f"{index}.json").write_text(json.dumps({"run_id": "r", "deliveries": []}))
+        self.groups.relay_logs()
+
+    def test_dead_letters_in_a_row_end_the_run(self):
+        self.report(needed=0, extra=0)
+        self.bury("needed", 0)
+        self.bury("needed", 6)
+        self.report(needed=4, extra=0)
+        self.bury("needed", 7)
+        self.bury("needed", 13)
+        self.watch.fail.assert_not_called()
+        self.bury("needed", 14)
+        (problem,), _ = self.watch.fail.call_args
+        self.assertRegex(str(problem), "^7 slabs in a row became dead letters of group needed\n.*--run-dir .*/needed$")
+        self.assertEqual(ExitCode.DEAD_LETTERS, problem.code)
+
+    def test_an_optional_groups_dead_letters_leave_the_run(self):
+        self.report(needed=0, extra=0)
+        self.bury("extra", 0)
+        self.bury("extra", 9)
+        self.watch.fail.assert_not_called()
+        self.assertIn("7 slabs in a row became dead letters of group extra", self.groups.describe()[1]["failure"])
+
     def test_a_consumer_that_ends_early_returns_if_its_group_has_work(self):
         self.commands["extra"] = ["true"]
         self.watch.status = {"state": "draining", "slabs": {"ready": 3, "leased": 1, "filling": 0}}
@@ -313,6 +342,20 @@ class RunTest(OnStage):
         listed = {each["pid"]: each["group"] for each in self.stage.summary()["consumers"]}
         self.assertEqual({each.pid: name for name in consumers for each in consumers[name]}, listed)
         self.assertEqual([], list((run_dir / "output").rglob(".offramp-lock")))
+
+    def test_another_producer_takes_over(self):
+        cells = self.stage._cells_path.with_suffix(".cells-a")  # each group has its own
+        cells.touch(0o600)
+        self.addCleanup(cells.unlink)
+        self.stage.remove_memory()
+        launcher, producer, consumers = self.start_run("--producer-restarts", "1")
+        producer.order(meet=True)
+        kill(producer)
+        successor = self.stage.enter()
+        self.assertEqual("producer", successor.role)
+        self.assertIn("recover", successor.argv)
+        self.stage.end(launcher, successor, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
 
     def test_scale_changes_one_group(self):
         launcher, producer, consumers = self.start_run()
@@ -460,6 +503,17 @@ class ReportTest(unittest.TestCase):
         self.assertEqual({"dead_letters": 1, "released": 7, "recovered": 2}, report["samples"])
         self.assertEqual([8, 2], [group["released_samples"] for group in report["groups"]])
         self.assertEqual(1, report["groups"][1]["dead_lettered_samples"])
+
+    def test_a_sample_is_recovered_once_all_groups_have_it(self):
+        with tempfile.TemporaryDirectory() as made:
+            folders = [pathlib.Path(made, name) for name in ("a", "b")]
+            for folder, done, left in ((folders[0], (1, 2), (3,)), (folders[1], (2, 4), (1,))):
+                (folder / "dead-letters").mkdir(parents=True)
+                samples = [{"item": item, "result": "done"} for item in done] + [{"item": item} for item in left]
+                (folder / "dead-letters" / "1.json").write_text(json.dumps({"run_id": "r", "samples": samples}))
+                earlier = {"run_id": "q", "samples": [{"item": 9, "result": "done"}]}
+                (folder / "dead-letters" / "2.json").write_text(json.dumps(earlier))
+            self.assertEqual(2, incidents.recovered_among(folders, "r"), "2 and 4; 1 is still a dead letter of b")
 
     def test_the_summary_names_the_folders_with_dead_letters(self):
         groups_of = [{"name": "a", "released_samples": 8}, {"name": "b", "optional": True, "dead_lettered_samples": 2}]
