@@ -77,7 +77,8 @@ def write_incident(path, incident):
 
 def recovered_among(run_dirs, run_id):
     """Number of this run's samples that retries have done, in each of the folders where they are dead letters."""
-    done, left = set(), set()
+    done: set[int] = set()
+    left: set[int] = set()
     for run_dir in run_dirs:
         for incident in incidents_of(run_dir).values():
             for sample in incident.get("samples") or [] if incident.get("run_id") == run_id else []:
