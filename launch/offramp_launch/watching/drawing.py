@@ -152,18 +152,16 @@ def lane_lines(seen, width):
 
 
 def group_lines(view, width):
-    lines = [
-        Text.assemble(
-            cells((f"{each['name']:16} ", HEAD), (f"{each['consumers']:>10} consumers  ", "")),
-            cells((f"{each['waiting']} waiting, {each['leased']} leased  ", ""), (f"{each['done']} done  ", "")),
-            cells(
-                (each["lost"], ALARM),
-                (f"{'  ' if each['lost'] else ''}{each['note']}", ALARM if each["is_alarm"] else QUIET),
-            ),
-        )
-        for each in view["groups"]
-    ]
-    return headed("Groups", "slabs, samples", lines, width) if lines else []
+    lines = [group_line("group", "consumers", "waiting", "leased", "done", "lost", QUIET)]
+    for each in view["groups"]:
+        about = ", ".join(filter(None, (each["lost"], "optional" * each["optional"], each["note"])))
+        numbers = each["consumers"], each["waiting"], each["leased"], each["done"]
+        lines.append(group_line(each["name"], *numbers, about, f"bold {ALARM}" if each["is_alarm"] else ""))
+    return headed("Groups", "slabs, samples", lines, width) if view["groups"] else []
+
+
+def group_line(name, consumers, waiting, leased, done, about, style):
+    return cells((f"{name:16} {consumers:>9} {waiting:>7} {leased:>6} {done:>10}  {about}", style))
 
 
 def consumer_lines(view, width, most):

@@ -20,9 +20,11 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.consumer_groups import LONGEST_BACKOFF_SECONDS, ConsumerGroups, GroupPlan
 from offramp_launch.supervision.consumer_slots import UNASKED_END_SECONDS
 from offramp_launch.supervision.events import Timers
+from offramp_launch.watching import drawing
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.groups import group_rows
 from offramp_launch.watching.metrics import families_of
+from offramp_launch.watching.rates import Rates
 
 GROUPED = DOCUMENTS["grouped"]
 
@@ -476,6 +478,15 @@ class ReportTest(unittest.TestCase):
         text = "\n".join(lines)
         self.assertIn("  group masks: 3 of 4 consumers, 2,568 samples done, 2 slabs waiting, 3 with consumers", text)
         self.assertIn("pid 31 of masks holds 1 for", text)
+
+    def test_top_has_a_row_for_each_group(self):
+        text = "\n".join(line.plain for line in drawing.draw(GROUPED, Rates(), 110, 40))
+        self.assertRegex(text, r"\nmasks +3 of 4 +2 +3 +2,568  16 dead-lettered, no consumer")
+        self.assertRegex(text, r"preview +0 of 1 .*1,200 dropped, optional, fails: preview-1")
+        self.assertRegex(text, r"vectors 1 +33 ")
+        self.assertNotIn(
+            "Groups", "\n".join(line.plain for line in drawing.draw(DOCUMENTS["computing"], Rates(), 80, 40))
+        )
 
     def test_metrics_have_a_series_for_each_group(self):
         text = text_of(families_of(GROUPED, 1798633999))
