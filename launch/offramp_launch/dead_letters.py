@@ -227,8 +227,7 @@ def output_of(run_dir):
     config = settings_in(run_dir)
     output = config.get("output")
     is_of_job = output and (CLAIM.parent.name in pathlib.Path(output).parts or shared_folder.holds(output, CLAIM))
-    work = pathlib.Path(output).parent if output and run_dir.parent.name == GROUPS else output  # has the checkpoint
-    is_of_run = output and not is_of_job and run_noted(work) == config.get("run-id")
+    is_of_run = output and not is_of_job and run_noted(output) == config.get("run-id")
     return output if is_of_run else run_dir / FOLDER / "output"
 
 

@@ -3,21 +3,19 @@
 import contextlib
 import dataclasses
 import os
-import pathlib
 import re
 
 from offramp_launch import shared_folder
 from offramp_launch.arguments import setting_given, without_values
 from offramp_launch.exit_code import UsageError
-from offramp_launch.output_folder import OutputLock, output_errors
-from offramp_launch.run_dir import LIVE, SETTINGS
+from offramp_launch.run_dir import LIVE, LOCK, SETTINGS
 from offramp_launch.settings import consumer_command, to_toml
 from offramp_launch.supervision.consumer_groups import GroupPlan
 from offramp_launch.supervision.scaling import MOST_CONSUMERS
 
 FLAG = "--group"
-FOLDER = "groups"  # in the run directory, a folder for each group, like a run directory to its consumers
-MOST_GROUPS, LONGEST_NAME = 8, 16
+FOLDER = "groups"  # in the run directory: a folder for each group, which is a run directory to its consumers
+LONGEST_NAME = 16
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 OPTIONAL = "optional"
 OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
@@ -33,31 +31,22 @@ class Group:
     consumers: int = 1
     optional: bool = False
 
-    def flags_of_consumer(self, argv):
-        return [*without_values(argv, (FLAG, "--processor", "--consumers")), "--processor", self.processor]
+    def flag_of_consumer(self):
+        return f"{self.name}={self.processor}{f',{OPTIONAL}' if self.optional else ''}"
 
 
 def groups_of(config, argv):
-    """The groups of a run's settings, in the order of its flags; empty without --group. Errors: LaunchError (USAGE)."""
-    groups = [parsed(text) for text in config.get("group") or []]
-    if not groups:
-        return groups
+    """
+    The groups of a run's settings, in the order of its flags; empty without --group. The producer has checked them
+    together (common/app/settings/setting_checks.cpp). Errors: LaunchError (USAGE).
+    """
+    groups = [parsed(line) for line in (config.get(FLAG[2:]) or "").splitlines()]
     for name, why in (
         ("processor", "each group names its own"),
         ("consumers", "each group has its own number: --group NAME=PROCESSOR:N"),
     ):
-        if setting_given(name, argv):
+        if groups and setting_given(name, argv):
             raise UsageError(f"--group cannot be combined with --{name}: {why}", f"Leave --{name} out")
-    names = [group.name for group in groups]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"--group names '{twice}' twice", "Give each group another name")
-    if len(groups) > MOST_GROUPS:
-        raise UsageError(f"{len(groups)} groups are more than a run can hold", f"Give at most {MOST_GROUPS}")
-    if all(group.optional for group in groups):
-        raise UsageError(
-            f"every group is optional ({', '.join(names)}): the run would wait for none of them",
-            "Leave ',optional' out of one --group at least",
-        )
     return groups
 
 
@@ -76,7 +65,7 @@ def parsed(text):
         raise UsageError(f"--group '{text}': '{word}' is not '{OPTIONAL}', and a group has one processor", FORM)
     before, _, digits = processor.rpartition(":")
     number = 1
-    if digits.isascii() and digits.isdigit():
+    if before and digits.isascii() and digits.isdigit():
         processor, number = before, int(digits)
     if not processor:
         raise UsageError(f"--group '{text}' names no processor", FORM)
@@ -105,17 +94,18 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     Makes the group's folder in the run directory, with its settings. `argv`, `found`: as begin_work() has them.
     `settled`: the run's settings. Errors: OSError.
     """
-    folder, output = run_dir.file(FOLDER) / group.name, os.path.join(settled["output"], group.name)
+    folder = run_dir.file(FOLDER) / group.name
     for each in (folder.parent, folder, folder / LIVE):
         make_folder(each, account.gid if account else None)
-    own = {**settled, "run-dir": str(folder), "output": output, "processor": group.processor}
-    own.pop(FLAG[2:])
+    (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
+    flag = group.flag_of_consumer()
+    own = {**settled, "run-dir": str(folder), "processor": group.processor, FLAG[2:]: flag}
     shared_folder.write(folder, SETTINGS, to_toml(own, own).encode())
+    flags = [*without_values([*argv, *found], (FLAG, "--processor")), FLAG, flag]
     most = sum(each.consumers for each in groups)
-    flags = group.flags_of_consumer([*argv, *found])
-    command = consumer_command(places, flags, folder, output, most)
-    about = group.name, group.processor, group.optional, group.consumers
-    return GroupPlan(*about, command, folder, output, settled.get("max-failures") or 1)
+    command = consumer_command(places, flags, folder, settled["output"], most)
+    max_failures = settled.get("max-failures") or 1
+    return GroupPlan(group.name, group.optional, group.consumers, command, folder, max_failures)
 
 
 def make_folder(folder, gid):
@@ -125,20 +115,3 @@ def make_folder(folder, gid):
     if gid is not None:
         os.chown(folder, -1, gid, follow_symlinks=False)
         os.chmod(folder, 0o710)
-
-
-@contextlib.contextmanager
-def held_outputs(work):
-    """Each group has a folder in the output, with a lock in which its consumers take their shares."""
-    plan = work.plan
-    with contextlib.ExitStack() as locks:
-        for group in plan.groups:
-            folder = pathlib.Path(group.output)
-            with output_errors(folder):
-                if not os.path.lexists(folder):
-                    folder.mkdir()
-                    work.made.insert(0, folder)
-                    if plan.account:
-                        os.chown(folder, plan.account.uid, plan.account.gid)
-            locks.enter_context(contextlib.closing(OutputLock(folder, plan.run_id, work.note)))
-        yield

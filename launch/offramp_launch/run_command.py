@@ -66,11 +66,10 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
 
     def steps():
         if not held:  # else it is a shard of the job
-            make_room(plan.output_lock, work.output, work.config)
+            make_room(plan.output_lock, work.output, config)
         plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
-        with consumer_groups.held_outputs(work):
-            prepare_parts(work)
-            return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
+        prepare(work.output, plan.consumer, identity_of(account), run_id, beyond=is_prepared(config), note=work.note)
+        return supervise(work, lambda whole: go_on or work.go_on(places, typed, summary.demanded_flags(whole)))
 
     code = work.hold_output(steps, held)
     if resolved.is_demo and code == 0 and not place:
@@ -119,30 +118,17 @@ def require_usual_run(config, place):
         )
 
 
-def prepare_parts(work):
-    plan, config = work.plan, work.config
-    parts = [(group.output, group.command, group.processor) for group in plan.groups]
-    for output, consumer, processors in parts or [(work.output, plan.consumer, config.get("processor", ""))]:
-        is_checked = is_prepared(config, processors)
-        prepare(output, consumer, identity_of(plan.account), plan.run_id, beyond=is_checked, note=work.note)
-
-
-def is_prepared(config, processors):
+def is_prepared(config):
     """Whether consumers check the run even for an empty output: common/app/settings/processor_results.hpp."""
-    return bool(config.get("sink")) or any(":" in name for name in processors.split(","))
+    return bool(config.get("sink")) or any(":" in name for name in config.get("processor", "").split(","))
 
 
 def check_processors(places, resolved, groups):
     """Consumers alone know their processors. Asks one before anything is made, unless prepare() will."""
-    config, argv = resolved.config, resolved.argv
-    if config.get("resume") and is_used(config.get("output")):
-        return
-    for group in groups:
-        if not is_prepared(config, group.processor):
-            settings.resolve(str(places.consumer()), group.flags_of_consumer(argv))
-    is_chosen = "--processor" not in resolved.added and setting_given("processor", argv)
-    if is_chosen and not is_prepared(config, config.get("processor", "")):
-        settings.resolve(str(places.consumer()), argv)
+    is_chosen = "--processor" not in resolved.added and (groups or setting_given("processor", resolved.argv))
+    config = resolved.config
+    if is_chosen and not is_prepared(config) and not (config.get("resume") and is_used(config.get("output"))):
+        settings.resolve(str(places.consumer()), resolved.argv)
 
 
 def is_used(output):

@@ -140,7 +140,7 @@ def run_dir_of(places, config, account=None, groups=()):
     """(a new run's id, its directory, held). SIGTERM and SIGHUP act like Ctrl-C from here on. Errors: LaunchError."""
     run_id = config.get("run-id") or new_run_id()
     run_path = choose_run_dir(places, config.get("run-dir"), run_id, longest_folder(groups))
-    require_apart(config.get("output") or run_path / "output", config, [group.name for group in groups])
+    require_apart(config.get("output") or run_path / "output", config, groups)
     interrupts.handle_all_signals()
     return run_id, RunDir(places, run_path, account)
 
@@ -168,7 +168,6 @@ def begin_work(
     """
     output, made = resolve_output(config, run_dir, account)
     kept = without_defaults(config) if groups else config
-    config = {**config, "processor": ",".join(group.processor for group in groups)} if groups else config
     consumers, bounds = number
     settled = {
         **config,
@@ -185,7 +184,7 @@ def begin_work(
         run_id,
         run_dir,
         [],
-        [] if groups else consumer_command(places, argv, run_dir.path, output, bounds.most if bounds else None, found),
+        consumer_command(places, argv, run_dir.path, output, bounds.most if bounds else None, found),
         consumers,
         bounds,
         account,
@@ -204,9 +203,8 @@ def give_tables_back(plan, words):
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
             null = subprocess.DEVNULL
-            for program, *flags in plan.consumer_commands():
-                command = [program, *words, *flags, "--run-id", plan.run_id]
-                subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
+            command = [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id]
+            subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
 
 
 def watched(work, sweeper, watch_on, conclude, lines, unit="samples", status=lambda watch: watch.status, begins=None):
@@ -334,17 +332,14 @@ def resolve_output(config, run_dir, account):
     return str(folder), []
 
 
-def require_apart(output, config, folders=()):
-    """
-    Refuses an output in the input folder: results would replace their input, or become input of the next run.
-    `folders`: those that the run makes in the output, besides the folders of several processors.
-    """
+def require_apart(output, config, groups=()):
+    """Refuses an output in the input folder: results would replace their input, or become input of the next run."""
     source = config.get("input")
     if not source or not os.path.isdir(source):
         return
     source, output = pathlib.Path(source).resolve(), pathlib.Path(output).resolve()
-    names = config.get("processor", "").split(",")
-    for folder in (output, *(output / name for name in (*folders, *(names if len(names) > 1 else ())))):
+    names = [group.name for group in groups] or config.get("processor", "").split(",")
+    for folder in (output, *(output / name for name in names if groups or len(names) > 1)):
         # The producer also walks the targets of links.
         folder = folder.resolve()
         if folder == source or source in folder.parents:

@@ -20,18 +20,13 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 
 @dataclasses.dataclass
 class GroupPlan:
-    """
-    `command`: of a consumer. `folder`: the group's, in the run directory. `output`: for its results. `max_failures`:
-    of one slab.
-    """
+    """`command`: of a consumer. `folder`: the group's, in the run directory. `max_failures`: of one slab."""
 
     name: str
-    processor: str
     optional: bool
     consumers: int
     command: list
     folder: pathlib.Path
-    output: str
     max_failures: int = 1
 
 

@@ -37,7 +37,7 @@ class RunPlan:
     run_id: str
     run_dir: RunDir
     producer: list  # empty: the user's program is the producer, and already runs
-    consumer: list  # empty with groups, which have their own
+    consumer: list  # with groups: of all together, for their results
     consumers: int
     follows: object = None  # Bounds of autoscaling; None: a fixed number
     account: object = None

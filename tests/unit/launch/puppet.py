@@ -50,7 +50,7 @@ def parse(argv):
         elif name in ("settings", "sweep", "prepare", "finish", "recover", "resume", "overwrite"):
             flags[name] = True
         elif name == "group":
-            flags.setdefault(name, []).append(rest.pop(0))
+            flags[name] = "\n".join(filter(None, (flags.get(name), rest.pop(0))))
         elif name in KNOWN:
             flags[name] = rest.pop(0)
         else:
