@@ -153,11 +153,16 @@ def supervise(work, go_on):
     )
 
 
+def note_folders(report, plan):
+    """Each group has its own dead letters."""
+    if plan.groups:
+        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
+
+
 def conclude(plan, supervisor, code, about, finishing):
     """Retries failed samples, merges the outputs and writes the summary. Returns (the run's exit code, the summary)."""
     run_dir, report = plan.run_dir, summary.read_producer_summary(plan.run_dir)
-    if plan.groups:
-        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
+    note_folders(report, plan)
     code, failure = end_of_work(
         plan,
         finishing,
@@ -166,8 +171,7 @@ def conclude(plan, supervisor, code, about, finishing):
         lambda _: ["finish"],
         lambda code, why: failure_of(code, supervisor.failure, report, supervisor.producer_end_reason(), why, run_dir),
     )
-    if plan.groups:
-        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
+    note_folders(report, plan)
     whole = summary.join(about, report, supervisor, code, failure)
     try:
         summary.write(run_dir, whole)

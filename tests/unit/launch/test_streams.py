@@ -15,6 +15,7 @@ from offramp_launch import run_command
 from offramp_launch.output_folder import OutputLock
 from offramp_launch.places import Places
 from offramp_launch.run_dir import RunDir
+from offramp_launch.supervision.watch import RunPlan
 
 SUMMARY = {"samples": {"released": 8}}
 
@@ -113,13 +114,12 @@ class FullRunDirectoryTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         lock = OutputLock(folder.name, "a-run")
         self.addCleanup(lock.close)
-        plan = mock.Mock(run_id="a-run", output_lock=lock, account=None, place=None, consumer=["true"])
         run_dir = RunDir(
             Places(root=pathlib.Path(folder.name), build=pathlib.Path(folder.name, "build")),
             pathlib.Path(folder.name, "run"),
         )
         self.addCleanup(os.close, run_dir._lock)
-        plan.run_dir = run_dir
+        plan = RunPlan("a-run", run_dir, [], ["true"], 1, output_lock=lock)
         supervisor = mock.Mock(
             failure=None, records=[], producer_cpu_seconds=1.0, producer_status=0, producer_restarts=0
         )
