@@ -56,14 +56,11 @@ class ConsumerGroup:
         return self._watch.wants_consumers()
 
     def has_work_for_consumers(self):
-        """As for a run, with the slabs that this group has not finished."""
-        status, own = self._watch.status, self._reported()
-        slabs = {
-            "filling": (status.get("slabs") or {}).get("filling"),
-            "ready": own.get("waiting_slabs"),
-            "leased": own.get("leased_slabs"),
-        }
-        return is_work_left({**status, "slabs": slabs}, self.is_draining())
+        """A group may have finished while the run goes on: then nothing waits for it any more."""
+        own = self._reported()
+        if not own:
+            return is_work_left(self._watch.status, self.is_draining())
+        return bool(own.get("waiting_slabs") or own.get("leased_slabs"))
 
     def is_draining(self):
         return self._watch.is_draining()

@@ -117,8 +117,8 @@ class GroupsTest(InFolder):
             child.signal(signal.SIGKILL)
             child.reap()
 
-    def report(self, **released):
-        slabs = {"waiting_slabs": 0, "leased_slabs": 0}
+    def report(self, waiting=0, **released):
+        slabs = {"waiting_slabs": waiting, "leased_slabs": 0}
         self.watch.status["groups"] = [{"name": name, "released_samples": n, **slabs} for name, n in released.items()]
 
     def let_one_end(self):
@@ -175,6 +175,7 @@ class GroupsTest(InFolder):
         for command in (["sh", "-c", "echo there is none such >&2; exit 64"], ["/there/is/none"], ["true"]):
             with self.subTest(command):
                 self.commands["extra"] = command
+                self.report(waiting=1, extra=completed)
                 self.started.clear()
                 self.display.note.reset_mock()
                 for group in self.groups.describe():
@@ -190,7 +191,7 @@ class GroupsTest(InFolder):
                 self.assertEqual(1, whole.count("group extra fails, and the run goes on without it"), whole)
                 self.assertTrue(self.groups.describe()[1]["failure"])
                 completed += 1
-                self.report(extra=completed)
+                self.report(waiting=1, extra=completed)
                 self.groups.relay_logs()
                 self.assertEqual(
                     ("", "group extra works again"), (self.groups.describe()[1]["failure"], self.notes()[-1])
@@ -258,7 +259,7 @@ class GroupsTest(InFolder):
 
     def test_a_consumer_that_ends_early_returns_if_its_group_has_work(self):
         self.commands["extra"] = ["true"]
-        self.watch.status = {"state": "draining", "slabs": {"ready": 3, "leased": 1, "filling": 0}}
+        self.watch.status = {"state": "running", "slabs": {"ready": 3, "leased": 1, "filling": 0}}
         self.report(needed=0, extra=0)
         self.groups.scaled("extra=1")[1].bring_to(1)
         self.let_one_end()
