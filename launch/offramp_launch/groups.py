@@ -31,9 +31,6 @@ class Group:
     consumers: int = 1
     optional: bool = False
 
-    def flag_of_consumer(self):
-        return f"{self.name}={self.processor}{f',{OPTIONAL}' if self.optional else ''}"
-
 
 def groups_of(config, argv):
     """
@@ -98,14 +95,20 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     for each in (folder.parent, folder, folder / LIVE):
         make_folder(each, account.gid if account else None)
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
-    flag = group.flag_of_consumer()
-    own = {**settled, "run-dir": str(folder), "processor": group.processor, FLAG[2:]: flag}
-    shared_folder.write(folder, SETTINGS, to_toml(own, own).encode())
-    flags = [*without_values([*argv, *found], (FLAG, "--processor")), FLAG, flag]
-    most = sum(each.consumers for each in groups)
-    command = consumer_command(places, flags, folder, settled["output"], most)
-    max_failures = settled.get("max-failures") or 1
-    return GroupPlan(group.name, group.optional, group.consumers, command, folder, max_failures)
+    own = {"processor": group.processor, FLAG[2:]: f"{group.name}={group.processor}"}
+    kept = {**settled, "run-dir": str(folder), **own}
+    shared_folder.write(folder, SETTINGS, to_toml(kept, kept).encode())
+    flags = without_values([*argv, *found], [f"--{name}" for name in own])
+    command = consumer_command(places, flags, folder, settled["output"], sum(each.consumers for each in groups))
+    return GroupPlan(
+        group.name,
+        group.optional,
+        group.consumers,
+        [*command, "--processor", group.processor],
+        [*command, FLAG, own[FLAG[2:]]],
+        folder,
+        settled.get("max-failures") or 1,
+    )
 
 
 def make_folder(folder, gid):

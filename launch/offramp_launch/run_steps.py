@@ -242,7 +242,7 @@ def end_of_work(plan, finishing, code, report, words, explain):
     not outweigh it. Returns (the exit code, the reason).
     """
     code = recover(plan, finishing, code).correct(report, code)
-    for program, *flags in plan.consumer_commands():
+    for program, *flags in plan.finishing_commands():
         finished, why = finish(plan, finishing, [program, *words(code), *flags, "--run-id", plan.run_id])
         if finished != ExitCode.OK:
             break

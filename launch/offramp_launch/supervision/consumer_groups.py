@@ -20,12 +20,16 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 
 @dataclasses.dataclass
 class GroupPlan:
-    """`command`: of a consumer. `folder`: the group's, in the run directory. `max_failures`: of one slab."""
+    """
+    `command`: of a consumer, which learns its group from the run. `finishing`: of a consumer without a run. `folder`:
+    the group's, in the run directory. `max_failures`: of one slab.
+    """
 
     name: str
     optional: bool
     consumers: int
     command: list
+    finishing: list
     folder: pathlib.Path
     max_failures: int = 1
 

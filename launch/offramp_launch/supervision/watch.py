@@ -52,13 +52,13 @@ class RunPlan:
     groups: list = dataclasses.field(default_factory=list)  # of GroupPlan; empty without --group
     may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
 
-    def consumer_commands(self):
-        """A consumer's command for each part of the results."""
-        return [group.command for group in self.groups] or [self.consumer]
+    def finishing_commands(self):
+        """A command for each part of the results: of a consumer without a run."""
+        return [group.finishing for group in self.groups] or [self.consumer]
 
     def retried_parts(self):
         """(folder with dead letters, a consumer's command); the results of optional groups may have gaps."""
-        required = [(group.folder, group.command) for group in self.groups if not group.optional]
+        required = [(group.folder, group.finishing) for group in self.groups if not group.optional]
         return required or [(self.run_dir.path, self.consumer)]
 
 

@@ -106,7 +106,7 @@ class GroupsTest(InFolder):
         self.addCleanup(self.end)
 
     def plan(self, name, consumers, optional):
-        return GroupPlan(name, optional, consumers, [name], self.folder / name, max_failures=3)
+        return GroupPlan(name, optional, consumers, [name], [], self.folder / name, max_failures=3)
 
     def start(self, name, command):
         self.started.append(name)
@@ -305,17 +305,16 @@ class RunTest(OnStage):
         self.assertEqual((2, 1), (len(consumers["a"]), len(consumers["b"])))
         self.assertEqual(["a=npy:2", "b=checksum:1,optional"], [text for text in producer.argv if "=" in text])
         self.assertNotIn("--consumers", producer.argv, "the groups have their numbers")
-        for name, own_flag in (("a", "a=npy"), ("b", "b=checksum,optional")):
+        for name, processor in (("a", "npy"), ("b", "checksum")):
             for consumer in consumers[name]:
-                self.assertEqual(1, consumer.argv.count("--group"), "only its own")
                 self.assertEqual(
-                    (str(run_dir / "groups" / name), str(run_dir / "output"), own_flag, "3"),
-                    tuple(consumer.flag(flag) for flag in ("--run-dir", "--output", "--group", "--consumers")),
+                    (str(run_dir / "groups" / name), str(run_dir / "output"), processor, "3"),
+                    tuple(consumer.flag(flag) for flag in ("--run-dir", "--output", "--processor", "--consumers")),
                 )
-                self.assertNotIn("--processor", consumer.argv)
+                self.assertNotIn("--group", consumer.argv, "it learns its group from the run")
             self.assertEqual(0o700, os.stat(run_dir / "groups" / name / "live").st_mode & 0o777)
             own = read_settings(run_dir / "groups" / name)
-            self.assertEqual((own_flag, str(run_dir / "output")), (own["group"], own["output"]))
+            self.assertEqual((f"{name}={processor}", str(run_dir / "output")), (own["group"], own["output"]))
         self.assertEqual(
             ["a-1.log", "a-2.log", "b-1.log", "producer.log"],
             sorted(path.name for path in (run_dir / "logs").iterdir()),
@@ -371,7 +370,7 @@ class RunTest(OnStage):
         self.assertEqual((64, True), (code, "scale NAME=0" in output), output)
         self.stage.call("scale", "a=1")
         consumers["a"] = [self.stage.enter()]
-        self.assertEqual("a=npy", consumers["a"][0].flag("--group"))
+        self.assertEqual("npy", consumers["a"][0].flag("--processor"))
         self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
         self.assertEqual(0, launcher.returncode)
 
