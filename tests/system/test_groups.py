@@ -1,0 +1,173 @@
+"""
+Runs with groups of consumers: each group's results are those of a run of its processor alone, whatever happens to the
+consumers of another group. Consumers wait at a gate in each slab, so that nothing here depends on timing.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import unittest
+
+from tests.support.launched_run import ROOT, LaunchedRun
+from tests.support.real_run import LeavesNothing
+
+COPY = (
+    *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 100 --slabs 4 --samples-per-slab 4".split(),
+    *"--status-seconds 0.02 --visibility-timeout 120".split(),
+)
+SAMPLES = 400
+GROUPS = ("--group", "arrays=npy:2", "--group", "sums=checksum:1")
+DIES = """
+import os
+
+
+def show(batch):
+    os._exit(3)
+"""
+
+
+class Groups(LeavesNothing):
+    maxDiff = 2000
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = {}
+        for group, processor in (("arrays", "npy"), ("sums", "checksum")):
+            with LaunchedRun(*COPY, "--processor", processor, "--consumers", "1") as run:
+                assert run.start().wait() == 0, run.logs()
+                cls.wanted |= {f"{group}/{name}": data for name, data in run.files().items()}
+        assert {"arrays", "sums"} == {name.partition("/")[0] for name in cls.wanted}, cls.wanted
+
+    def consumers_of(self, run, group):
+        return [each for each in run.status().get("consumers") or [] if each.get("group") == group]
+
+    def group_in(self, report, name):
+        return next((each for each in report.get("groups") or [] if each["name"] == name), {})
+
+    def assert_whole(self, run, code=0):
+        self.assertEqual(code, run.wait(), run.logs())
+        self.assertEqual(self.wanted, run.files(), run.logs())
+        summary = run.summary()
+        self.assertTrue(summary["conserved"])
+        for name in ("arrays", "sums"):
+            self.assertEqual(SAMPLES, self.group_in(summary, name)["released_samples"])
+        return summary
+
+    def test_each_group_has_the_results_of_its_processor_alone(self):
+        with LaunchedRun(*COPY, *GROUPS) as run:
+            summary = self.assert_whole(run.start())
+            self.assertEqual(["arrays", "sums"], [each["name"] for each in summary["groups"]])
+            self.assertEqual({"arrays", "sums"}, {each["group"] for each in summary["consumers"]})
+            log = (run.folder / "launcher.log").read_text()
+            self.assertIn(f"  group      arrays: {SAMPLES} samples done\n", log)
+            self.assertEqual([], list(run.output.rglob(".offramp-lock")))
+
+    def test_a_killed_consumer_of_one_group_is_replaced(self):
+        with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
+            run.start()
+            run.until(lambda: any(each["holding"] for each in self.consumers_of(run, "sums")), "a slab at work")
+            victim = self.consumers_of(run, "sums")[0]["pid"]
+            others = {each["pid"] for each in self.consumers_of(run, "arrays")}
+            os.kill(victim, signal.SIGKILL)
+            run.until(lambda: victim not in {each["pid"] for each in self.consumers_of(run, "sums")}, "its death")
+            run.until(lambda: self.consumers_of(run, "sums"), "its successor")
+            gate.open()
+            summary = self.assert_whole(run)
+            ends = {each["pid"]: each["signal"] for each in summary["consumers"]}
+            self.assertEqual("SIGKILL", ends[victim])
+            self.assertEqual({None}, {ends[pid] for pid in others}, "the other group's consumers stay")
+
+    def test_each_group_is_scaled_alone(self):
+        with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
+            run.start()
+            run.until(lambda: len(self.consumers_of(run, "arrays")) == 2, "the consumers of arrays")
+            refused = run.command("scale", "3")
+            self.assertEqual(64, refused.returncode)
+            self.assertIn("groups: arrays, sums", refused.stderr)
+            done = run.command("scale", "sums=3")
+            self.assertRegex(done.stdout, ": sums: 1 -> 3 consumers\n$", done.stderr)
+            run.until(lambda: len(self.consumers_of(run, "sums")) == 3, "the consumers of sums")
+            self.assertEqual(2, len(self.consumers_of(run, "arrays")))
+            self.assertIn("2 -> 0 consumers; the run waits for this group", run.command("scale", "arrays=0").stdout)
+            gate.open()
+            run.until(lambda: not self.consumers_of(run, "arrays"), "the end of the consumers of arrays")
+            run.until(lambda: (run.status().get("slabs") or {}).get("free") == 0, "a full pool")
+            self.assertIn("group arrays: 0 of 0 consumers", run.command("status").stdout)
+            self.assertLess(run.status()["done_samples"], SAMPLES)
+            run.command("scale", "arrays=1")
+            self.assert_whole(run)
+
+    def test_an_optional_group_that_fails_holds_nothing(self):
+        with LaunchedRun(*COPY, *GROUPS) as run:
+            processor = run.folder / "dies.py"
+            processor.write_text(DIES)
+            run.start("--group", f"extra={processor}:show:1,optional", "--consumer-python", sys.executable)
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual(self.wanted, {name: data for name, data in run.files().items() if "extra/" not in name})
+            extra = self.group_in(run.summary(), "extra")
+            self.assertEqual((True, 0), (extra["optional"], extra["released_samples"]))
+
+    def test_an_optional_group_without_consumers_loses_the_oldest(self):
+        with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
+            run.start("--group", "extra=safetensors:1,optional")
+            run.until(lambda: any(each["holding"] for each in self.consumers_of(run, "extra")), "a slab at work")
+            self.assertEqual(0, run.command("scale", "extra=0").returncode)
+            gate.open()
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual(self.wanted, {name: data for name, data in run.files().items() if "extra/" not in name})
+            extra = self.group_in(run.summary(), "extra")
+            self.assertGreater(extra["dropped_samples"], 0)
+            self.assertLess(extra["released_samples"], SAMPLES)
+
+    def test_a_stopped_run_continues_for_all_groups(self):
+        with LaunchedRun(*COPY, *GROUPS) as run:
+            with run.gate() as gate:
+                run.start()
+                for _ in range(3):
+                    gate.entered()
+                run.launcher.send_signal(signal.SIGINT)
+                run.until(lambda: run.status().get("state") == "draining", "the signal taken")
+                gate.open()
+                self.assertEqual(130, run.wait(), run.logs())
+            self.assertLess(run.summary()["samples"]["released"], SAMPLES)
+            run.start("--resume")
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual(self.wanted, run.files())
+
+    def test_a_consumer_joins_a_group_by_hand(self):
+        with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
+            run.start()
+            run.until(lambda: self.consumers_of(run, "sums"), "the consumer of sums")
+            other = run.command("consume", "--group", "other")
+            self.assertEqual(66, other.returncode)
+            self.assertIn("Its groups: arrays, sums", other.stderr)
+            joined = subprocess.Popen(
+                [ROOT / "launch/offramp", "consume", "--run-dir", run.run_dir, "--group", "sums"],
+                env=run.environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            run.until(lambda: joined.pid in {each["pid"] for each in self.consumers_of(run, "sums")}, "its arrival")
+            gate.open()
+            self.assert_whole(run)
+            self.assertEqual(0, joined.wait(60))
+
+    def test_what_does_not_go_with_groups_is_refused(self):
+        for flags, why in (
+            (("--processor", "npy"), "--processor"),
+            (("--consumers", "2"), "--consumers"),
+            (("--when-full", "drop"), "--when-full"),
+            (("--group", "sums=npy"), "sums"),
+            (("--group", "x=no-such-processor"), "no-such-processor"),
+            (("--gpus", "2"), "--gpus cannot be combined with --group"),
+        ):
+            with self.subTest(flags), LaunchedRun(*COPY, *GROUPS, *flags) as run:
+                self.assertNotEqual(0, run.start().wait())
+                self.assertIn(why, run.logs())
+                self.assertFalse(pathlib.Path(run.output, "arrays").exists(), "nothing was made")
+
+
+if __name__ == "__main__":
+    unittest.main()
