@@ -10,7 +10,14 @@ from offramp_launch.arguments import count, hide_query, names_in, take_values
 from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
-from offramp_launch.joined_run_dir import JoinedRunDir, require_may_join, wait_for_run, wait_for_run_of
+from offramp_launch.joined_run_dir import (
+    PRODUCERS_OWN,
+    JoinedRunDir,
+    require_may_join,
+    wait_for_run,
+    wait_for_run_of,
+)
+from offramp_launch.run_dir import read_endpoint
 from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.stores import place as stores
@@ -65,8 +72,11 @@ def start(places, argv, typed):
             "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
         )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
-    if groups.FLAG in flags:
-        return join_group(places, folder, flags[groups.FLAG], rest)
+    if group := flags.get(groups.FLAG, ""):
+        folder = folder_of_group(folder, group)
+        if (folder / PRODUCERS_OWN).exists():
+            # One consumer more. The run's launcher does not start it again, and merges its results.
+            os.execv(places.consumer(), [str(places.consumer()), *rest, "--run-dir", str(folder)])
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
     pid = count(flags["--program"], "--program") if "--program" in flags else None
     place, rest = stores.take(rest)
@@ -79,7 +89,7 @@ def start(places, argv, typed):
     endpoint, program = wait_for_run_of(pid, folder) if pid else wait_for_run(folder, wait, notes_of(config))
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
-    run_dir = once_free(lambda: JoinedRunDir(places, folder), goes_on)
+    run_dir = once_free(lambda: JoinedRunDir(places, folder, group), goes_on)
     require_apart(config.get("output") or folder / "output", config)
     work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http, place=place)
 
@@ -95,19 +105,16 @@ def start(places, argv, typed):
     )
 
 
-def join_group(places, run_dir, name, flags):
-    """
-    Becomes one consumer of a live run's group. The run's launcher does not start it again, and merges its results.
-    Errors: LaunchError.
-    """
+def folder_of_group(run_dir, name):
+    """A run directory for the group's consumers. Errors: LaunchError, if the run there has no such group."""
     require_may_join(run_dir)
-    folder = run_dir / groups.FOLDER / name
-    if not groups.NAME.fullmatch(name) or not folder.is_dir():
-        names = ", ".join(sorted(each.name for each in run_dir.glob(f"{groups.FOLDER}/*") if each.is_dir()))
+    met = read_endpoint(run_dir)
+    if not groups.NAME.fullmatch(name) or met and name not in met.get("groups", "").split(","):
         raise NotFoundError(
-            f"the run in '{run_dir}' has no group '{name}'", f"Its groups: {names}" if names else "It has no groups"
+            f"the run in '{run_dir}' has no group '{name}'",
+            f"Its groups: {met['groups'].replace(',', ', ')}" if met.get("groups") else "Leave --group out",
         )
-    os.execv(places.consumer(), [str(places.consumer()), *flags, "--run-dir", str(folder)])
+    return run_dir / groups.FOLDER / name
 
 
 def is_started_by_egress(argv):

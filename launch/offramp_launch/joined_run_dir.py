@@ -13,6 +13,7 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_endpoint, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
+COUNTS_OF_A_GROUP = ("released_samples", "dead_lettered_samples", "dropped_samples")
 # Marks a run that offramp-producer began (common/app/settings/kept_settings.hpp).
 PRODUCERS_OWN = f"{LIVE}/settings.toml"
 
@@ -22,6 +23,17 @@ class JoinedRunDir(RunDir):
     Holds the directory together with its program, which has another lock there. Errors: LaunchError when a launcher
     holds it (RUN_IN_USE), it is another user's (NOT_PERMITTED), or others may write to it (USAGE).
     """
+
+    def __init__(self, places, folder, group=""):
+        """`group`: the folder is that of this group, in a run's directory."""
+        self._group = group
+        super().__init__(places, folder)
+
+    def status(self, note=lambda left_out: None):
+        """With a group, its counts instead of the run's."""
+        status = super().status(note)
+        own = next((each for each in status.get("groups") or [] if each.get("name") == self._group), None)
+        return {**status, **{name: own.get(name) for name in COUNTS_OF_A_GROUP}} if own else status
 
     @staticmethod
     def _make(folder):

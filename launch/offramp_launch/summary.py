@@ -124,7 +124,8 @@ def write_joined(run_dir, whole, run_is_over, nonce):
     the run goes on, and the next run does once it has begun in the same directory. Errors: OSError.
     """
     _put(run_dir, SUMMARY, whole)
-    if run_is_over and (run_dir.read_json(STATUS) or {}).get("nonce") in (nonce, None):
+    is_of_a_group = run_dir.file(STATUS).is_symlink()  # to the status of the whole run
+    if run_is_over and not is_of_a_group and (run_dir.read_json(STATUS) or {}).get("nonce") in (nonce, None):
         close_status(run_dir, whole)
 
 

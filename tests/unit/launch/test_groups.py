@@ -10,6 +10,7 @@ import unittest
 from unittest import mock
 
 from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until
+from test_consume import OwnProgram
 from watched_documents import DOCUMENTS
 
 from offramp_launch import dead_letters, groups, incidents, live_commands, retries, starting, summary
@@ -434,22 +435,70 @@ class RunTest(OnStage):
 
 
 class JoinTest(OnStage):
-    def test_consume_joins_a_group(self):
-        run_dir = self.stage.folder / "run"
-        (run_dir / "groups" / "masks").mkdir(parents=True)
-        for name, why in (("other", "has no group 'other'.*Its groups: masks"), ("../masks", "has no group")):
-            code, output = self.stage.call("consume", "--run-dir", str(run_dir), "--group", name)
+    def setUp(self):
+        super().setUp()
+        self.run_dir = self.stage.folder / "run"
+        self.folder = self.run_dir / "groups" / "masks"
+        self.program = OwnProgram(self.folder)
+        self.addCleanup(self.program.die)
+
+    def publish(self, groups="groups=masks,vectors\n"):
+        """The endpoints of the run and of its group."""
+        for folder in (self.run_dir / "live", self.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.program.begin()
+        own = (self.folder / "live" / "endpoint").read_text()
+        (self.run_dir / "live" / "endpoint").write_text(own + groups)
+
+    def consume(self, *flags, redirected=""):
+        return self.stage.launch("consume", "--run-dir", str(self.run_dir), *flags, redirected=redirected)
+
+    def test_an_unknown_group_is_refused(self):
+        self.publish()
+        for name, why in (("other", "has no group 'other'.*Its groups: masks, vectors"), ("../masks", "has no group")):
+            code, output = self.stage.call("consume", "--run-dir", str(self.run_dir), "--group", name)
             self.assertEqual(66, code, output)
             self.assertRegex(output.replace("\n", " "), why)
+        self.publish(groups="")
+        code, output = self.stage.call("consume", "--run-dir", str(self.run_dir), "--group", "masks")
+        self.assertEqual((66, True), (code, "Leave --group out" in output), output)
+
+    def test_one_consumer_joins_a_group_of_the_runner(self):
+        self.publish()
+        (self.folder / "live" / "settings.toml").touch()
         lifeline = self.stage.folder / "lifeline"  # which the puppet of a consumer needs
         os.mkfifo(lifeline)
-        flags = ("--run-dir", str(run_dir), "--group", "masks", "--lifeline-fd", "3")
-        joined = self.stage.launch("consume", *flags, redirected=f"3<>{lifeline}")
+        joined = self.consume("--group", "masks", "--lifeline-fd", "3", redirected=f"3<>{lifeline}")
         consumer = self.stage.enter()
-        self.assertEqual(str(run_dir / "groups" / "masks"), consumer.flag("--run-dir"))
+        self.assertEqual(str(self.folder), consumer.flag("--run-dir"))
         self.assertEqual(joined.pid, consumer.pid, "it becomes the consumer")
         consumer.order(exit=7)
         self.assertEqual(7, joined.wait(WATCHDOG_SECONDS))
+
+    def test_consumers_join_a_group_of_a_program(self):
+        """The group's counts are those of its consumers' summary, and the status stays the whole run's."""
+        self.publish()
+        (self.folder / "status.json").unlink()
+        (self.folder / "status.json").symlink_to("../../status.json")
+        launcher = self.consume("--group", "masks", "--processor", "npy", "--consumers", "2")
+        consumers = [self.stage.enter() for _ in range(2)]
+        self.assertEqual([str(self.folder)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
+        groups = [
+            {"name": "vectors", "released_samples": 8, "dead_lettered_samples": 3},
+            {"name": "masks", "released_samples": 11, "dead_lettered_samples": 0},
+        ]
+        status = {"run_id": "loop", "nonce": self.program.nonce, "pid": self.program.process.pid, "state": "ended"}
+        whole = json.dumps({**status, "released_samples": 8, "dead_lettered_samples": 3, "groups": groups})
+        (self.run_dir / "status.json.new").write_text(whole)
+        os.replace(self.run_dir / "status.json.new", self.run_dir / "status.json")
+        for consumer in consumers:
+            consumer.order(exit=0)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, launcher.returncode, output)
+        self.assertIn("11 samples", output)
+        self.assertEqual(11, json.loads((self.folder / "summary.json").read_text())["samples"]["released"])
+        self.assertTrue((self.folder / "status.json").is_symlink())
+        self.assertEqual(whole, (self.run_dir / "status.json").read_text())
 
 
 class ReportTest(unittest.TestCase):
