@@ -270,9 +270,10 @@ def settings_of(run_dir, given):
     kept = last_begun(run_dir) / SETTINGS
     if kept.exists() and "--config" not in given_names:
         flags += ["--config", str(kept)]
-    processor = settings_in(run_dir).get("processor")
-    if processor and "--processor" not in given_names:
-        flags += ["--processor", processor]
+    settled = settings_in(run_dir)
+    named = "group" if run_dir.parent.name == GROUPS else "processor"  # a group has its folder in the output
+    if settled.get(named) and "--processor" not in given_names:
+        flags += [f"--{named}", settled[named]]
     return flags
 
 

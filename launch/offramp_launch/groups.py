@@ -6,7 +6,7 @@ import os
 import re
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import setting_given, without_values
+from offramp_launch.arguments import setting_given, take_values, without_values
 from offramp_launch.exit_code import UsageError
 from offramp_launch.run_dir import LIVE, LOCK, SETTINGS
 from offramp_launch.settings import consumer_command, to_toml
@@ -45,6 +45,14 @@ def groups_of(config, argv):
         if groups and setting_given(name, argv):
             raise UsageError(f"--group cannot be combined with --{name}: {why}", f"Leave --{name} out")
     return groups
+
+
+def given_as_flags(groups, config, argv):
+    """argv with the groups as flags, wherever they come from. Removes the variable, which consumers would read."""
+    if not groups:
+        return argv
+    os.environ.pop("OFFRAMP_GROUP", None)
+    return [*without_values(argv, (FLAG,)), *(word for line in config["group"].splitlines() for word in (FLAG, line))]
 
 
 def parsed(text):
@@ -86,6 +94,10 @@ def without_defaults(config):
     return {name: value for name, value in config.items() if name not in OF_A_GROUP}
 
 
+def without_group(config):
+    return {name: value for name, value in config.items() if name != FLAG[2:]}
+
+
 def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     """
     Makes the group's folder in the run directory, with its settings. `argv`, `found`: as begin_work() has them.
@@ -95,17 +107,20 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     for each in (folder.parent, folder, folder / LIVE):
         make_folder(each, account.gid if account else None)
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
-    own = {"processor": group.processor, FLAG[2:]: f"{group.name}={group.processor}"}
-    kept = {**settled, "run-dir": str(folder), **own}
-    shared_folder.write(folder, SETTINGS, to_toml(kept, kept).encode())
-    flags = without_values([*argv, *found], [f"--{name}" for name in own])
+    # Consumers learn their group from the run; a settings file that named it would contradict --processor.
+    own = {**settled, "run-dir": str(folder), "processor": group.processor}
+    named = f"{group.name}={group.processor}"
+    shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}).encode())
+    flags = without_values([*argv, *found], (FLAG, "--processor", "--config"))
+    if take_values(argv, ("--config",))[0] or os.environ.get("OFFRAMP_CONFIG"):
+        flags += ["--config", str(folder / SETTINGS)]  # instead of the run's, which may name all groups
     command = consumer_command(places, flags, folder, settled["output"], sum(each.consumers for each in groups))
     return GroupPlan(
         group.name,
         group.optional,
         group.consumers,
         [*command, "--processor", group.processor],
-        [*command, FLAG, own[FLAG[2:]]],
+        [*command, FLAG, named],
         folder,
         settled.get("max-failures") or 1,
     )

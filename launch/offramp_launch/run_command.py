@@ -40,6 +40,7 @@ def start(places, argv, typed, go_on=None, held=None, first=None):
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
     groups = consumer_groups.groups_of(config, resolved.argv)
+    resolved.argv = consumer_groups.given_as_flags(groups, config, resolved.argv)
     number = (config.get("consumers") or 0, None)
     if groups:
         require_usual_run(config, place)

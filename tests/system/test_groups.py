@@ -3,6 +3,7 @@ Runs with groups of consumers: each group's results are those of a run of its pr
 consumers of another group. Consumers wait at a gate in each slab, so that nothing here depends on timing.
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -19,6 +20,13 @@ COPY = (
 )
 SAMPLES = 400
 GROUPS = ("--group", "arrays=npy:2", "--group", "sums=checksum:1")
+FAILS = """
+def save(batch):
+    for sample, values in batch:
+        if sample.item in (9, 50):
+            raise ValueError(f"item {sample.item}")
+        yield sample, {"twice": 2 * sample.item}
+"""
 DIES = """
 import os
 
@@ -135,6 +143,40 @@ class Groups(LeavesNothing):
             run.start("--resume")
             self.assertEqual(0, run.wait(), run.logs())
             self.assertEqual(self.wanted, run.files())
+
+    def test_groups_of_a_settings_file_or_variable(self):
+        lines = "arrays=npy:2\nsums=checksum:1\n"
+        for by in ("file", "variable"):
+            with self.subTest(by), LaunchedRun(*COPY) as run:
+                if by == "variable":
+                    run.environment["OFFRAMP_GROUP"] = lines
+                    run.start()
+                else:
+                    (run.folder / "run.toml").write_text(f"group = {json.dumps(lines)}\n")
+                    run.start("--config", str(run.folder / "run.toml"))
+                self.assert_whole(run)
+
+    def test_a_group_keeps_its_dead_letters(self):
+        """A slab that one group cannot process is done by the other; a retry does its other samples."""
+        with LaunchedRun(*COPY, "--group", "sums=checksum:1", "--consumer-python", sys.executable) as run:
+            processor = run.folder / "fails.py"
+            processor.write_text(FAILS)
+            run.start("--group", f"rows={processor}:save:1")
+            self.assertEqual(84, run.wait(), run.logs())
+            self.assertEqual(self.wanted["sums/checksums.tsv"], run.files()["sums/checksums.tsv"])
+            summary = run.summary()
+            self.assertEqual((2, 6), tuple(summary["samples"][name] for name in ("dead_letters", "recovered")))
+            rows, sums = self.group_in(summary, "rows"), self.group_in(summary, "sums")
+            self.assertEqual((SAMPLES - 2, 2), (rows["released_samples"], rows["dead_lettered_samples"]))
+            self.assertEqual((SAMPLES, 0), (sums["released_samples"], sums["dead_lettered_samples"]))
+            self.assertEqual([str(run.run_dir / "groups" / "rows")], summary["dead_letters_in"])
+            listed = run.command("dead-letters", "list")
+            self.assertEqual(2, listed.stdout.count(" of 4 samples failed"), listed.stdout + listed.stderr)
+            processor.write_text(FAILS.replace("(9, 50)", "()"))
+            again = run.command("dead-letters", "retry", "--all")
+            self.assertEqual(0, again.returncode, again.stdout + again.stderr)
+            records = [json.loads(line) for line in run.files()["rows/records.jsonl"].splitlines()]
+            self.assertEqual(list(range(SAMPLES)), sorted(record["item"] for record in records))
 
     def test_a_consumer_joins_a_group_by_hand(self):
         with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:

@@ -10,6 +10,7 @@ import pathlib
 
 from offramp_launch.arguments import count
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
+from offramp_launch.failure import reasons_in
 from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
@@ -92,7 +93,8 @@ class ConsumerGroup:
         if self._watch.wants_consumers() and self._dead_letters.is_spent(
             self.completed(), self.stories.number_of_reports()
         ):
-            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self.plan.name}"
+            why = next(iter(reasons_in(self.plan.folder)), "no reason is known")
+            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self.plan.name}: {why}"
             fix = f"./launch/offramp dead-letters list --run-dir {self.plan.folder}"
             self.fail(LaunchError(what, fix, ExitCode.DEAD_LETTERS))
 

@@ -36,6 +36,7 @@ KNOWN = (
     "serve",
     "status-seconds",
     "slab-bytes",
+    "config",
 )
 
 

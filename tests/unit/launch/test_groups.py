@@ -235,7 +235,9 @@ class GroupsTest(InFolder):
         folder = self.folder / group / "dead-letters"
         folder.mkdir(parents=True, exist_ok=True)
         for index in range(number):
-            (folder / f"{index}.json").write_text(json.dumps({"run_id": "r", "deliveries": []}))
+            (folder / f"{index}.json").write_text(
+                json.dumps({"run_id": "r", "samples": [{"item": index}], "reason": "it broke"})
+            )
         self.groups.relay_logs()
 
     def test_dead_letters_in_a_row_end_the_run(self):
@@ -248,7 +250,9 @@ class GroupsTest(InFolder):
         self.watch.fail.assert_not_called()
         self.bury("needed", 14)
         (problem,), _ = self.watch.fail.call_args
-        self.assertRegex(str(problem), "^7 slabs in a row became dead letters of group needed\n.*--run-dir .*/needed$")
+        self.assertRegex(
+            str(problem), "^7 slabs in a row became dead letters of group needed: it broke\n.*--run-dir .*/needed$"
+        )
         self.assertEqual(ExitCode.DEAD_LETTERS, problem.code)
 
     def test_an_optional_groups_dead_letters_leave_the_run(self):
@@ -314,6 +318,7 @@ class RunTest(OnStage):
                 )
                 self.assertNotIn("--group", consumer.argv, "it learns its group from the run")
             self.assertEqual(0o700, os.stat(run_dir / "groups" / name / "live").st_mode & 0o777)
+            self.assertNotIn("--config", consumers[name][0].argv)
             own = read_settings(run_dir / "groups" / name)
             self.assertEqual((f"{name}={processor}", str(run_dir / "output")), (own["group"], own["output"]))
         self.assertEqual(
@@ -339,6 +344,25 @@ class RunTest(OnStage):
         self.assertEqual(["consumer finish"] * 2, self.stage.errands())
         listed = {each["pid"]: each["group"] for each in self.stage.summary()["consumers"]}
         self.assertEqual({each.pid: name for name in consumers for each in consumers[name]}, listed)
+
+    def test_groups_of_a_settings_file_or_variable_become_flags(self):
+        """A consumer reads a settings file, too, in which other groups would contradict its processor."""
+        file = self.stage.folder / "run.toml"
+        file.write_text("batches = 5\n")
+        self.stage.environment["OFFRAMP_GROUP"] = "not read by the puppet"
+        launcher, producer, consumers = self.start_run("--config", str(file))
+        for name, processor in (("a", "npy"), ("b", "checksum")):
+            folder = pathlib.Path(producer.flag("--run-dir")) / "groups" / name
+            for consumer in consumers[name]:
+                self.assertEqual(str(folder / "config.toml"), consumer.flag("--config"))
+                self.assertEqual(processor, consumer.flag("--processor"))
+                variables = pathlib.Path(f"/proc/{consumer.pid}/environ").read_bytes().split(b"\0")
+                self.assertNotIn(b"OFFRAMP_GROUP", {each.partition(b"=")[0] for each in variables})
+            kept = (folder / "config.toml").read_text()
+            self.assertNotRegex(kept, "(?m)^group =")
+            self.assertIn(f'# group = "{name}={processor}"\n', kept)
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
 
     def test_another_producer_takes_over(self):
         cells = self.stage._cells_path.with_suffix(".cells-a")  # each group has its own
@@ -593,6 +617,14 @@ class DeadLettersTest(InFolder):
             LaunchError, r"2 groups .* choose one:\n +--run-dir \S+/groups/b\n +--run-dir \S+/c"
         ):
             dead_letters.choose_run(None, self.folder)
+
+    def test_a_retry_writes_to_the_groups_folder(self):
+        self.put("b")
+        folder = self.folder / "groups" / "b"
+        (folder / "config.toml").write_text('processor = "npy"\n# group = "b=npy"\n')
+        config = ["--config", str(folder / "config.toml")]
+        self.assertEqual([*config, "--group", "b=npy"], dead_letters.settings_of(folder, []))
+        self.assertEqual(config, dead_letters.settings_of(folder, ["--processor", "other"]))
 
     def test_without_a_name_the_latest_group_is_chosen(self):
         self.put("b")
