@@ -87,6 +87,21 @@ class Groups(LeavesNothing):
             self.assertEqual("SIGKILL", ends[victim])
             self.assertEqual({None}, {ends[pid] for pid in others}, "the other group's consumers stay")
 
+    def test_another_producer_takes_over_all_groups(self):
+        with LaunchedRun(*COPY, *GROUPS, "--producer-restarts", "1") as run, run.gate() as gate:
+            run.start()
+            run.until(
+                lambda: all(each["holding"] for each in run.status().get("consumers") or [{"holding": 0}]), "work"
+            )
+            gate.let(3)
+            run.until(lambda: self.group_in(run.status(), "arrays").get("released_samples"), "a slab done")
+            os.kill(run.status()["pid"], signal.SIGKILL)
+            run.until(lambda: run.status().get("producers") == 2, "its successor")
+            gate.open()
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual(self.wanted, run.files())
+            self.assertTrue(run.summary()["conserved"])
+
     def test_each_group_is_scaled_alone(self):
         with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
             run.start()
