@@ -27,9 +27,14 @@ def row_of(name, own, status):
         "leased": diagnosis.number(status.get("leased_slabs")),
         "done": diagnosis.number(status.get("released_samples")),
         "lost": ", ".join(lost),
-        "note": f"fails: {failure}" if failure else status.get("shortage") or "",
+        "note": f"fails: {failure}" if failure else shortage_of(name, status),
         "is_alarm": bool(failure),
     }
+
+
+def shortage_of(name, status):
+    """The first words of why no slab is free for it; the row has the numbers."""
+    return (status.get("shortage") or "").removeprefix(f"group '{name}': ").partition(",")[0]
 
 
 def lines_of_groups(document):

@@ -531,7 +531,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(["masks", "vectors", "preview"], list(rows))
         masks, preview = rows["masks"], rows["preview"]
         self.assertEqual(
-            ("3 of 4", "2", "3", "2,568", "16 dead-lettered", "no consumer", False),
+            ("3 of 4", "2", "3", "2,568", "16 dead-lettered", "no consumers", False),
             tuple(masks[name] for name in ("consumers", "waiting", "leased", "done", "lost", "note", "is_alarm")),
         )
         self.assertEqual(
@@ -548,7 +548,7 @@ class ReportTest(unittest.TestCase):
 
     def test_top_has_a_row_for_each_group(self):
         text = "\n".join(line.plain for line in drawing.draw(GROUPED, Rates(), 110, 40))
-        self.assertRegex(text, r"\nmasks +3 of 4 +2 +3 +2,568  16 dead-lettered, no consumer")
+        self.assertRegex(text, r"\nmasks +3 of 4 +2 +3 +2,568  16 dead-lettered, no consumers")
         self.assertRegex(text, r"preview +0 of 1 .*1,200 dropped, optional, fails: preview-1")
         self.assertRegex(text, r"vectors 1 +33 ")
         self.assertNotIn(

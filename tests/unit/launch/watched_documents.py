@@ -471,7 +471,12 @@ DOCUMENTS.update(
             status={
                 "groups": [
                     group(
-                        "masks", 2568, waiting_slabs=2, leased_slabs=3, dead_lettered_samples=16, shortage="no consumer"
+                        "masks",
+                        2568,
+                        waiting_slabs=2,
+                        leased_slabs=3,
+                        dead_lettered_samples=16,
+                        shortage="group 'masks': no consumers, 2 ready",
                     ),
                     group("vectors", 2600, consumers=1),
                     group("preview", 1400, optional=True, dropped_samples=1200, consumers=0),
