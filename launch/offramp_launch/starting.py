@@ -42,7 +42,8 @@ def requirements_of(argv, environment=os.environ):
     """Additional requirement files for a run's flags: Arrow for Parquet, and obstore for object stores."""
     given = take_values(argv, ("--processor", "--source"))[0]
     processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
-    processors += [text.partition("=")[2].split(":")[0].split(",")[0] for _, text in take_all(argv, ("--group",))[0]]
+    groups = [text for _, text in take_all(argv, ("--group",))[0]] or environment.get("OFFRAMP_GROUP", "").splitlines()
+    processors += [text.partition("=")[2].split(":")[0].split(",")[0] for text in groups]
     reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
     return (
         *(["requirements-parquet.txt"] if reads or "embeddings-parquet" in processors else []),

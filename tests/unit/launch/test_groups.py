@@ -78,6 +78,8 @@ class FlagTest(unittest.TestCase):
         flags = ["--group", "a=npy:2", "--group=v=embeddings-parquet:2,optional"]
         self.assertEqual(("requirements-parquet.txt",), starting.requirements_of(flags, {}))
         self.assertEqual((), starting.requirements_of(flags[:2], {}))
+        variable = {"OFFRAMP_GROUP": "a=npy\nv=embeddings-parquet"}
+        self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], variable))
 
 
 class GroupsTest(InFolder):
