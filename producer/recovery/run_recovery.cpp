@@ -89,11 +89,13 @@ void RunRecovery::require_same_generations() {
 Predecessor RunRecovery::whole() const {
     Predecessor whole;
     std::set<std::uint32_t> seen;
+    std::set<std::uint32_t> lost_slabs;  // a death may have left them unmarked
     for (std::size_t i = 0; i < predecessors_.size(); ++i) {
         if (layout_.groups[i].optional) continue;
         const Predecessor& group = predecessors_[i];
         for (const PublishedSlab& slab : group.in_flight)
             if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);
+        for (const PublishedSlab& slab : group.dead_letters) lost_slabs.insert(slab.slab);
         const SlabTotals lost = std::max(whole.totals.dead_letters, group.totals.dead_letters,
                                          [](const auto& a, const auto& b) { return a.samples < b.samples; });
         whole.totals = group.totals;
@@ -102,7 +104,8 @@ Predecessor RunRecovery::whole() const {
     whole.totals.completed = whole.totals.published;
     whole.totals.completed -= whole.totals.dead_letters;
     for (const PublishedSlab& slab : whole.in_flight)
-        if (!std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
+        if (!lost_slabs.contains(slab.slab) &&
+            !std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
             whole.totals.completed -= slab.totals();
     std::ranges::sort(whole.in_flight, {}, &PublishedSlab::items_through);
     return whole;
