@@ -1,7 +1,7 @@
 // offramp-consumer with an additional processor, "crash-on-item", which runs the processor in OFFRAMP_TEST_THEN
-// (default: none) if it does not die. With OFFRAMP_TEST_GATE any processor's slabs wait at a gate. With
-// OFFRAMP_TEST_RECHECK_FILE they are reread while they are held. A run with another --processor takes it for the one in
-// OFFRAMP_TEST_STANDS_FOR.
+// (default: none) if it does not die. With groups, any processor of the group OFFRAMP_TEST_CRASH_GROUP dies like it.
+// With OFFRAMP_TEST_GATE any processor's slabs wait at a gate. With OFFRAMP_TEST_RECHECK_FILE they are reread while
+// they are held. A run with another --processor takes it for the one in OFFRAMP_TEST_STANDS_FOR.
 
 #include <algorithm>
 #include <array>
@@ -31,6 +31,9 @@ std::unique_ptr<Processor> make_named_processor(const RunConfig& config) {
 
 std::unique_ptr<Processor> make_faulty_processor(const RunConfig& config) {
     auto processor = make_named_processor(config);
+    const std::vector<GroupSettings> groups = config.groups();
+    if (!groups.empty() && groups.front().name == text_setting("OFFRAMP_TEST_CRASH_GROUP", ""))
+        processor = std::make_unique<CrashOnItem>(std::move(processor));
     if (!text_setting("OFFRAMP_TEST_GATE", "").empty()) return std::make_unique<Gated>(std::move(processor));
     if (!text_setting("OFFRAMP_TEST_RECHECK_FILE", "").empty())
         return std::make_unique<Rechecked>(std::move(processor));
