@@ -115,6 +115,14 @@ class Cell:
     def order(self):
         return Order(self.failpoint, self.action, 1 if self.failpoint in ONCE_A_PROCESS else 3)
 
+    @property
+    def setting_up(self):
+        return ASLEEP if self.failpoint in WITHOUT_A_SLAB else SETTING_UP.get(self.failpoint, ())
+
+    @property
+    def flags(self):
+        return ONE_CONSUMER if self.failpoint in WITHOUT_A_SLAB else ()
+
 
 def cells(wanted=(), when_full="wait", actions=(*DEATHS, LAUNCHER)):
     """All cells, or those of failpoints that begin with one of `wanted`."""
@@ -141,11 +149,7 @@ def check(cell, expected, make=CrashRun):
 
 def run(cell, expected, make):
     """(missed failpoint, other faults), each with the run's logs."""
-    is_full = cell.failpoint in WITHOUT_A_SLAB
-    setting_up = ASLEEP if is_full else SETTING_UP.get(cell.failpoint, ())
-    with make(
-        cell.order, setting_up=setting_up, when_full=cell.when_full, flags=ONE_CONSUMER if is_full else ()
-    ) as crash:
+    with make(cell.order, setting_up=cell.setting_up, when_full=cell.when_full, flags=cell.flags) as crash:
         code = crash.finish()
         unreached = [] if crash.reached(cell.order) else [f"the failpoint was not reached\n{crash.run.logs()}"]
         if crash.is_ended_by(cell.order):

@@ -1,0 +1,273 @@
+"""
+Kills the producer of a run with groups at every failpoint that it passes, at its first hits, which belong to different
+groups, and the consumers of one group at each of theirs. In further rows the consumers of one group die on one slab
+each time, so that it becomes a dead letter of that group alone. The outputs of every group must equal those of an
+undisturbed run.
+
+    python3 -m tests.crash.group_deaths [NAME...]      every cell; with NAME, failpoints with this prefix
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import functools
+import os
+import sys
+
+from tests.crash import matrix
+from tests.crash.crash_run import (
+    LAUNCHER,
+    SAMPLES,
+    VISIBILITY_TIMEOUT,
+    CrashRun,
+    failpoints_of_the_sources,
+    undisturbed,
+)
+from tests.crash.matrix import ASLEEP, ELSEWHERE, SETTING_UP, WITHOUT_A_SLAB, Cell
+from tests.support.done_items import items_of_checkpoint, items_of_checksums
+
+COPY = (
+    *"--device cpu --model copy --copy-bytes 256KiB --batch 4 --batches".split(),
+    str(SAMPLES // 4),
+    *"--slabs 4 --producer-restarts 4 --log-level info --visibility-timeout".split(),
+    str(VISIBILITY_TIMEOUT),
+)
+ARRAYS, SUMS, EXTRA = "arrays", "sums", "extra"
+REQUIRED = ("--group", f"{ARRAYS}=npy:2", "--group", f"{SUMS}=checksum:2")
+ALL = ("--group", f"{EXTRA}=safetensors:1")
+OPTIONAL = (*ALL[:-1], f"{ALL[-1]},optional")
+POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv"}
+POISONED = range(8, 12)  # the items of its slab
+DEAD_LETTERS = 84  # exit code
+HITS = (1, 2, 3)
+JOBS = 3
+# An unused slab of each group is abandoned when the next producer takes over.
+ABANDON = ("ledger.filling#10:kill",)
+# Passed only if consumers die on a slab.
+OF_A_DEAD_LETTER = ("ledger.dead_letter", "dead_letter.write")
+OF_A_DROP = ("broker.drop", "ledger.vacate")
+# The kills of the quick test: the producer's by their hits, between the first group's step and the second's, and within
+# the second's.
+BETWEEN_GROUPS = {
+    "ledger.filling": (1, 2),
+    "progress.written": (1, 2, 3),
+    "ledger.publish": (2,),
+    "ledger.ready": (1,),
+    "ledger.complete": (2,),
+    "ledger.free": (1,),
+    "adopt.epoch_used": (2,),
+    "adopt.producer_named": (1,),
+    "ledger.abandon": (2,),
+}
+QUICK_CONSUMERS = ("consumer.work_ended", "consumer.release")
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupCell(Cell):
+    hit: int = 1
+    group: str = ""  # of the consumers that die at the failpoint, or of those that an optional group lacks
+    poisoned: str = ""  # the group whose consumers die on one slab
+    optional: bool = False  # the run has an optional group, too
+
+    def __str__(self):
+        poisoned = f", {self.poisoned} poisoned" if self.poisoned else ""
+        return f"{self.failpoint}#{self.hit} {self.action} {self.group or self.program}{poisoned}"
+
+    @property
+    def order(self):
+        return matrix.Order(self.failpoint, self.action, self.hit)
+
+    @property
+    def setting_up(self):
+        if self.failpoint in OF_A_DROP:
+            return ASLEEP
+        return ABANDON if self.failpoint == "ledger.abandon" else SETTING_UP.get(self.failpoint, ())
+
+    @property
+    def flags(self):
+        return OPTIONAL if self.optional else ()
+
+
+class GroupCrashRun(CrashRun):
+    """
+    The same run with groups. Failpoints of consumers are those of `group`, if one is given. Consumers of `poisoned` die
+    on one slab until the run is resumed. `extra`: the undisturbed outputs of the optional group.
+    """
+
+    RUN = (*COPY, *REQUIRED)
+    resume_flags = ("--resume",)
+
+    def __init__(self, *orders, group="", poisoned="", extra=None, **further):
+        self.group, self.poisoned, self.extra = group, poisoned, extra or {}
+        super().__init__(*orders, **further)
+        if poisoned:
+            self.run.environment.update(POISON, OFFRAMP_TEST_CRASH_GROUP=poisoned)
+
+    def consumers(self):
+        environment = super().consumers()
+        if self.group:
+            self.replace_consumer(f'case "$*" in */groups/{self.group}*) ;; *) unset OFFRAMP_FAILPOINT ;; esac')
+        return environment
+
+    def replace_consumer(self, first):
+        """Runs the shell command `first` before each consumer."""
+        program = self.run.folder / "programs" / "offramp-consumer"
+        faulty = os.readlink(program)
+        program.unlink()
+        program.write_text(f'#!/bin/sh\n{first}\nexec {faulty} "$@"\n')
+        program.chmod(0o755)
+
+    def outputs(self):
+        """Of the required groups."""
+        return of_groups(self.run.files(), ARRAYS, SUMS)
+
+    def is_conserved(self):
+        summary = self.run.summary()
+        published = summary["samples"]["published"]
+        return summary["conserved"] and all(
+            group["released_samples"] + group["dead_lettered_samples"] + group["dropped_samples"] == published
+            for group in summary["groups"]
+        )
+
+    def led_by_the_checkpoint(self):
+        done = items_of_checkpoint(self.run.output)
+        arrays = {item for item in done if (self.run.output / ARRAYS / f"{item}.payload.npy").exists()}
+        return sorted(done - (arrays & items_of_checksums(self.run.output / SUMS)))
+
+    def wrong(self, code, expected):
+        if not of_groups(self.run.files(), EXTRA).items() <= self.extra.items():
+            return [f"outputs of {EXTRA} do not belong to the undisturbed run"]
+        if self.poisoned not in (ARRAYS, SUMS):
+            return super().wrong(code, expected) + self._dead_letters_but(self.poisoned)
+        wrong = [] if code == DEAD_LETTERS else [f"exit code {code} with a dead letter"]
+        if not wrong and self.outputs() != without_poisoned(expected, self.poisoned):
+            wrong.append(f"outputs are not the undisturbed run's without the dead letter of {self.poisoned}")
+        if not wrong and not self.is_conserved():
+            wrong.append("samples are not conserved")
+        wrong += self._dead_letters_but(self.poisoned)
+        return wrong + super().wrong(self.resume(), expected)
+
+    def _dead_letters_but(self, poisoned):
+        """Faults of the groups' dead letters: the group `poisoned` has those of one slab, others none."""
+        groups = {group["name"]: group["dead_lettered_samples"] for group in self.run.summary()["groups"]}
+        wanted = {name: len(POISONED) if name == poisoned else 0 for name in groups}
+        if poisoned == EXTRA and groups[EXTRA] == 0:  # an optional group may have dropped it
+            wanted[EXTRA] = 0
+        return [f"dead letters of groups: {groups}, expected {wanted}"] if groups != wanted else []
+
+
+class WithAllGroups(GroupCrashRun):
+    """None of its groups is optional."""
+
+    RUN = (*GroupCrashRun.RUN, *ALL)
+
+    def outputs(self):
+        return self.run.files()
+
+
+def of_groups(outputs_of_a_run, *groups):
+    return {name: text for name, text in outputs_of_a_run.items() if name.partition("/")[0] in groups}
+
+
+def without_poisoned(outputs_of_a_run, group):
+    """What the run wrote, without the group's results of the poisoned slab."""
+    kept = {}
+    for name, text in outputs_of_a_run.items():
+        if group == SUMS and name.startswith(f"{SUMS}/"):
+            text = b"".join(line for line in text.splitlines(True) if item_of_line(line) not in POISONED)
+        if group != ARRAYS or name not in {f"{ARRAYS}/{item}.payload.npy" for item in POISONED}:
+            kept[name] = text
+    return kept
+
+
+def item_of_line(line):
+    begin = line.split(b"\t", 1)[0]
+    return int(begin) if begin.isdigit() else None
+
+
+def failpoints_of(program):
+    """Those that a run with groups passes."""
+    return [
+        name
+        for name, passed_by in failpoints_of_the_sources().items()
+        if passed_by == program and name not in (*ELSEWHERE, *WITHOUT_A_SLAB)
+    ]
+
+
+def quick_cells():
+    producers = [GroupCell(name, "producer", "kill", hit=hit) for name, hits in BETWEEN_GROUPS.items() for hit in hits]
+    consumers = [
+        GroupCell(name, "consumer", "kill", hit=2, group=group, optional=group == EXTRA)
+        for name, group in zip(QUICK_CONSUMERS, (SUMS, EXTRA))
+    ]
+    dead_letters = [GroupCell("ledger.dead_letter", "producer", "kill", poisoned=SUMS)]
+    drops = [GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, optional=True)]
+    return [*producers, *consumers, *dead_letters, *drops]
+
+
+def all_cells(wanted=()):
+    """`wanted`: prefixes of failpoints."""
+    producers = [
+        GroupCell(name, "producer", "kill", hit=hit, optional=hit == HITS[-1])
+        for name in (*failpoints_of("producer"), "ledger.abandon")
+        for hit in hits_of(name)
+    ]
+    consumers = [
+        GroupCell(name, "consumer", "kill", hit=hit, group=group, optional=group == EXTRA)
+        for name in failpoints_of("consumer")
+        for group in (ARRAYS, SUMS, EXTRA)
+        for hit in (1, 3)
+        if hit == 1 or name not in matrix.ONCE_A_PROCESS
+    ]
+    poisoned = [
+        GroupCell(name, "producer", "kill", hit=hit, poisoned=group, optional=True)
+        for group in (ARRAYS, SUMS)
+        for name in (*OF_A_DEAD_LETTER, "progress.written", "ledger.revoke.counted", "ledger.free", "ledger.complete")
+        for hit in (HITS if name not in OF_A_DEAD_LETTER else HITS[:1])
+    ] + [
+        GroupCell("consumer.release", "consumer", "kill", hit=2, group=group, poisoned=other, optional=True)
+        for group in (ARRAYS, SUMS)
+        for other in (ARRAYS, SUMS, EXTRA)
+    ]
+    drops = [
+        GroupCell(name, "producer", "kill", hit=hit, group=EXTRA, optional=True) for name in OF_A_DROP for hit in HITS
+    ]
+    ends = [GroupCell(name, "producer", LAUNCHER, hit=hit) for name in ("ledger.ready", "ledger.free") for hit in HITS]
+    return [
+        cell
+        for cell in (*producers, *consumers, *poisoned, *drops, *ends)
+        if not wanted or any(cell.failpoint.startswith(begin) for begin in wanted)
+    ]
+
+
+def hits_of(failpoint):
+    """Those that each producer has."""
+    if failpoint in ("adopt.epoch_used", "adopt.producer_named", "ledger.abandon"):
+        return HITS[:2]  # once for each of two groups
+    return HITS[:1] if failpoint in matrix.ONCE_A_PROCESS else HITS
+
+
+def check(cell, expected):
+    """The faults of the cell, or an empty text. `expected`: the outputs of WithAllGroups."""
+    make = functools.partial(GroupCrashRun, group=cell.group, poisoned=cell.poisoned, extra=of_groups(expected, EXTRA))
+    return matrix.check(cell, of_groups(expected, ARRAYS, SUMS), make)
+
+
+def check_all(wanted):
+    """{cell: its faults, or an empty text}."""
+    expected = undisturbed(WithAllGroups)
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return dict(zip(wanted, pool.map(lambda cell: check(cell, expected), wanted)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    results = check_all(all_cells(parser.parse_args().names))
+    for cell, wrong in results.items():
+        print(f"{cell}: {wrong or 'ok'}", file=sys.stderr if wrong else sys.stdout)
+    return 1 if any(results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Runs with groups of consumers killed at each step of each group: no group loses a result or has another's faults."""
+
+import unittest
+
+from tests.crash import group_deaths
+from tests.crash.crash_run import failpoints_of_the_sources
+from tests.crash.group_deaths import ARRAYS, EXTRA, OPTIONAL, SUMS, GroupCrashRun
+
+
+class GroupsCase(unittest.TestCase):
+    maxDiff = None
+
+    def check(self, cells):
+        results = group_deaths.check_all(cells)
+        self.assertEqual({}, {str(cell): wrong for cell, wrong in results.items() if wrong})
+
+
+class GroupDeaths(GroupsCase):
+    def test_deaths_between_the_steps_of_two_groups(self):
+        self.check(group_deaths.quick_cells())
+
+    def test_an_optional_group_without_consumers_ends_with_the_run(self):
+        with HasNoExtra(flags=OPTIONAL) as crash:
+            self.assertEqual([], crash.wrong(crash.finish(), crash.outputs()), crash.run.logs())
+            extra = next(group for group in crash.run.summary()["groups"] if group["name"] == EXTRA)
+            self.assertEqual((0, group_deaths.SAMPLES), (extra["released_samples"], extra["dropped_samples"]))
+
+    def test_a_removed_and_a_changed_result_are_found(self):
+        with GroupCrashRun() as crash:
+            code, expected = crash.finish(), crash.outputs()
+            self.assertEqual([], crash.wrong(code, expected), crash.run.logs())
+            sums = crash.run.output / SUMS / "checksums.tsv"
+            sums.write_bytes(sums.read_bytes()[:-2] + b"?\n")
+            self.assertEqual(["outputs differ from the undisturbed run's"], crash.wrong(code, expected))
+            sums.write_bytes(expected[f"{SUMS}/checksums.tsv"])
+            (crash.run.output / ARRAYS / "7.payload.npy").unlink()
+            self.assertEqual(
+                [
+                    "done in the checkpoint but missing in the outputs: items [7]",
+                    "outputs differ from the undisturbed run's",
+                ],
+                crash.wrong(code, expected),
+            )
+
+    def test_a_dead_letter_of_another_group_is_found(self):
+        with GroupCrashRun(poisoned=SUMS) as crash:
+            self.assertEqual(group_deaths.DEAD_LETTERS, crash.finish(), crash.run.logs())
+            crash.poisoned = ARRAYS
+            self.assertIn(
+                "outputs are not the undisturbed run's without the dead letter of arrays",
+                crash.wrong(group_deaths.DEAD_LETTERS, crash.outputs()),
+            )
+
+    def test_names_are_failpoints_of_the_sources(self):
+        cells = (*group_deaths.quick_cells(), *group_deaths.all_cells())
+        self.assertEqual(set(), {cell.failpoint for cell in cells} - set(failpoints_of_the_sources()))
+
+
+class EveryDeath(GroupsCase):
+    def test_every_death_in_a_run_with_groups(self):
+        self.check(group_deaths.all_cells())
+
+
+class HasNoExtra(GroupCrashRun):
+    """Consumers of the optional group end before they join it."""
+
+    def consumers(self):
+        environment = super().consumers()
+        self.replace_consumer(f'case "$*" in finish*) ;; */groups/{EXTRA}*) exit 1 ;; esac')
+        return environment
