@@ -618,7 +618,7 @@ class OnAGpu(Egresses):
     def test_page_locked_memory_is_copied_after_the_device_has_written_it(self):
         import torch
 
-        made = torch.full((8, 1 << 10), 7, dtype=torch.int32, device="cuda")
+        made = torch.full((8, 1 << 8), 7, dtype=torch.int32, device="cuda")
         host = torch.zeros(made.shape, dtype=made.dtype, pin_memory=True)
         torch.cuda.synchronize()
         reader = self.reader()
