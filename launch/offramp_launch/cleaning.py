@@ -76,9 +76,11 @@ def keep_reason(entry, before):
         return "not a run's directory"
     if lives(entry):
         return "its run is live"
-    work = [words for name, words in WORK if holds_anything(entry / name)]
-    if work:
-        return f"it holds {' and '.join(work)}"
+    found = [words for name, words in WORK if holds_anything(entry / name)]
+    if any(map(holds_anything, entry.glob("groups/*/dead-letters"))):
+        found.append("dead letters of a group")
+    if found:
+        return f"it holds {' and '.join(found)}"
     if last_change(entry) > before:
         return "it is not old enough (--older-than)"
     return None

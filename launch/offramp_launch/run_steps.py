@@ -202,8 +202,8 @@ def give_tables_back(plan, words):
     """For a run that ended unmerged after --overwrite renamed a table. `words`: the consumer's command that merges."""
     if plan.may_owe_tables:
         with contextlib.suppress(OSError):
-            null = subprocess.DEVNULL
             command = [plan.consumer[0], *words, *plan.consumer[1:], "--run-id", plan.run_id]
+            null = subprocess.DEVNULL
             subprocess.run(command, stdin=null, stdout=null, stderr=null, check=False, **identity_of(plan.account))
 
 

@@ -57,6 +57,7 @@ class CleaningTest(InFolder):
         for name, file in (
             ("results", "output/cut-out/a.png"),
             ("dead_letters", "dead-letters/batch-1.safetensors"),
+            ("of_a_group", "groups/masks/dead-letters/batch-1.safetensors"),
             ("dropped", "dropped.jsonl"),
             ("hidden", "output/.offramp-checkpoint"),
             ("spilled", "live/spill/slab-1"),
@@ -66,7 +67,7 @@ class CleaningTest(InFolder):
             (run / file).write_text("results")
             os.utime(run, (LONG_AGO, LONG_AGO))
         output = self.clean("--older-than", "0")
-        self.assertEqual({"results", "dead_letters", "dropped", "hidden", "spilled"}, self.left())
+        self.assertEqual({"results", "dead_letters", "of_a_group", "dropped", "hidden", "spilled"}, self.left())
         self.assertIn("results: it holds its results", output)
 
     def test_keeps_links_and_pipes_in_a_results_folder(self):
