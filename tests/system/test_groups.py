@@ -3,6 +3,7 @@ Runs with groups of consumers: each group's results are those of a run of its pr
 consumers of another group. Consumers wait at a gate in each slab, so that nothing here depends on timing.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -12,13 +13,17 @@ import sys
 import unittest
 
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import LeavesNothing
+from tests.support.real_run import SANITIZER, LeavesNothing
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 100 --slabs 4 --samples-per-slab 4".split(),
     *"--status-seconds 0.02 --visibility-timeout 120".split(),
 )
 SAMPLES = 400
+in_python = unittest.skipIf(
+    SANITIZER or not importlib.util.find_spec("numpy"),
+    "skipped: needs NumPy, and an interpreter without a sanitizer",
+)
 GROUPS = ("--group", "arrays=npy:2", "--group", "sums=checksum:1")
 FAILS = """
 def save(batch):
@@ -122,6 +127,7 @@ class Groups(LeavesNothing):
             run.command("scale", "arrays=1")
             self.assert_whole(run)
 
+    @in_python
     def test_an_optional_group_that_fails_holds_nothing(self):
         with LaunchedRun(*COPY, *GROUPS) as run:
             processor = run.folder / "dies.py"
@@ -171,6 +177,7 @@ class Groups(LeavesNothing):
                     run.start("--config", str(run.folder / "run.toml"))
                 self.assert_whole(run)
 
+    @in_python
     def test_a_group_keeps_its_dead_letters(self):
         """A slab that one group cannot process is done by the other; a retry does its other samples."""
         with LaunchedRun(*COPY, "--group", "sums=checksum:1", "--consumer-python", sys.executable) as run:
