@@ -276,6 +276,56 @@ TEST(SlabLedger, ReusesADeadConsumersPlace) {
 
 using SlabLedgerDeathTest = ::testing::Test;
 
+// --- several groups over the same slabs ---
+
+TEST(SlabLedger, FillsTheSlabThatAnotherGroupAcquired) {
+    LedgerFixture f(3);
+    f.ledger->acquire_also(1);
+    EXPECT_EQ(f.ledger->word(1), (SlabWord{SlabState::Filling, 0, 1}));
+    EXPECT_EQ(f.ledger->count(SlabState::Free), 2U);
+    EXPECT_EQ(f.ledger->acquire(kAny), 0U);
+    EXPECT_EQ(f.ledger->acquire(kAny), 2U);
+    EXPECT_EQ(f.ledger->acquire(kAny), std::nullopt) << "each slab once";
+}
+
+TEST(SlabLedger, FindsAFreeSlabOfAKind) {
+    LedgerFixture f(2);
+    EXPECT_TRUE(f.ledger->any_free(kAny));
+    EXPECT_FALSE(f.ledger->any_free([](std::uint32_t slab) { return slab > 1; }));
+    f.ledger->acquire_also(1);
+    EXPECT_FALSE(f.ledger->any_free([](std::uint32_t slab) { return slab == 1; }));
+}
+
+TEST(SlabLedger, AMarkOfALostSlabEndsWithItsFilling) {
+    LedgerFixture f(1);
+    EXPECT_FALSE(f.ledger->is_lost(0));
+    const auto slab = f.make_ready();
+    f.ledger->mark_lost(slab);
+    EXPECT_TRUE(f.ledger->is_lost(slab));
+    const SlabTicket ticket = f.ledger->lease(slab, f.admitted[0]);
+    EXPECT_TRUE(SlabLedger::adopt({f.consumer_table, f.entries}, 2).is_lost(slab)) << "also for the next producer";
+    f.ledger->release(f.admitted[0], ticket, ReleaseKind::Completed);
+    EXPECT_FALSE(f.ledger->is_lost(slab));
+    f.make_ready();
+    EXPECT_FALSE(f.ledger->is_lost(slab));
+}
+
+TEST(SlabLedger, RaisesTheGenerationOfAFreeSlab) {
+    LedgerFixture f(1);
+    f.ledger->raise_generation(0, 2);
+    EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Free, 0, 2}));
+    EXPECT_EQ(f.ledger->acquire(kAny), 0U);
+    EXPECT_EQ(f.ledger->word(0), (SlabWord{SlabState::Filling, 0, 2}));
+}
+
+TEST(SlabLedgerDeathTest, FollowsOtherGroupsWithFreeSlabsOnly) {
+    LedgerFixture f(2);
+    EXPECT_DEATH(f.ledger->raise_generation(0, 1), "broken contract") << "not later";
+    f.ledger->acquire_also(0);
+    EXPECT_DEATH(f.ledger->acquire_also(0), "broken contract") << "twice";
+    EXPECT_DEATH(f.ledger->raise_generation(0, 2), "broken contract") << "being filled";
+}
+
 TEST(SlabLedgerDeathTest, IllegalTransitionsEndTheProcess) {
     ::testing::FLAGS_gtest_death_test_style = "threadsafe";
     LedgerFixture f(1);
