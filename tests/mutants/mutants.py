@@ -435,7 +435,7 @@ MUTANTS = (
         "a drop takes what required groups have",
         GROUPS,
         "SlabState::Free || group->may_drop(slab);",
-        "SlabState::Free || !group->options().optional || group->may_drop(slab);",
+        "SlabState::Free || group->ledger().slab_count() > slab;",
         ("broker_test",),
     ),
     Mutant(
