@@ -115,7 +115,8 @@ void ShortageReport::watch(TimePoint now) {
     if (now < next_message_) return;
     BrokerReport report;
     describe(report, false);
-    spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report.shortage);
+    if (!report.shortage.empty())  // else other groups report it
+        spdlog::warn("no slab has been free for {:.0f} s: {}", seconds(now - *short_since_), report.shortage);
     message_interval_ = std::min(message_interval_ * 2, kLongestShortageInterval);
     next_message_ = now + message_interval_;
 }
