@@ -33,6 +33,7 @@ struct RunNames {
     static std::uint64_t random_nonce();
     // A group's name: lower-case letters, digits and '-', beginning with a letter, at most 16 bytes.
     static bool is_group_name(std::string_view text);
+    static constexpr std::size_t kMostGroups = 8;
     RunNames of_group(const std::string& name) const { return {run_id, nonce, name}; }
 
     // The nonce's form in names and in the endpoint: 16 hexadecimal digits.

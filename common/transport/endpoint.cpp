@@ -202,10 +202,10 @@ std::optional<Endpoint> Endpoint::read(const std::string& run_dir) {
     const std::string groups = text.text_if_any("groups");
     for (const auto group : std::views::split(groups, ',')) endpoint.groups.emplace_back(group.begin(), group.end());
     endpoint.names.group = text.text_if_any("group");
-    for (const std::string& group : endpoint.groups)
-        if (!RunNames::is_group_name(group)) text.fail("has the group '" + group + "', which is no group's name");
-    if (!endpoint.names.group.empty() && !RunNames::is_group_name(endpoint.names.group))
-        text.fail("has the group '" + endpoint.names.group + "', which is no group's name");
+    std::vector<std::string> names = endpoint.groups;
+    if (!endpoint.names.group.empty()) names.push_back(endpoint.names.group);
+    for (const std::string& name : names)
+        if (!RunNames::is_group_name(name)) text.fail("has the invalid group name '" + name + "'");
     text.expect_nothing_else();
     try {
         RunNames::check_run_id(endpoint.names.run_id);

@@ -49,7 +49,7 @@ class BrokerPort {
     virtual bool may_have_messages() = 0;
     // For a thread that waits on several ports: false if a message may be waiting. Else adds the descriptors that will
     // be readable when one comes, for another port's wait().
-    virtual bool prepare_wait(std::vector<int>& /*fds*/) { return !may_have_messages(); }
+    virtual bool prepare_wait(std::vector<int>& fds) = 0;
     // Returns when a message may be waiting, when one of `fds` is readable or hung up, or after `timeout`; may return
     // early.
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout) {

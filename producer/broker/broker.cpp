@@ -178,6 +178,7 @@ BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
         whole.slab_states.push_back(state_of(slab));
         ++whole.slabs[static_cast<std::size_t>(whole.slab_states.back())];
     }
+    bool of_optional = false;  // the shortage
     for (std::size_t i = 0; i < groups.size(); ++i) {
         const BrokerReport& group = groups[i];
         whole.groups.push_back(groups_[i]->group_report(group));
@@ -195,7 +196,9 @@ BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
         whole.payloads_lost += group.payloads_lost;
         whole.visibility_timeouts += group.visibility_timeouts;
         whole.stalled_killed += group.stalled_killed;
-        if (whole.shortage_reason.empty()) {
+        const bool counts_more = of_optional && !groups_[i]->is_optional();
+        if (!group.shortage_reason.empty() && (whole.shortage_reason.empty() || counts_more)) {
+            of_optional = groups_[i]->is_optional();
             whole.shortage_reason = group.shortage_reason;
             whole.shortage = group.shortage;
         }
@@ -214,7 +217,7 @@ Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatc
     const bool alone = groups.size() == 1;
     const auto dead_letters = std::make_shared<DeadLetterList>();
     for (BrokerGroup& group : groups) {
-        if (!alone) tell_whole(group.options);
+        if (!alone) report_to_whole(group.options);
         groups_.push_back(std::make_unique<GroupBroker>(std::move(group), exchange, watch, clock, dead_letters));
     }
     if (alone) return;
@@ -222,8 +225,8 @@ Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatc
     taken_ = [this](const PublishedSlab& published) { whole_->note_published(published); };
 }
 
-// A group of several tells what it completed and lost to the whole, which tells the run.
-void Broker::tell_whole(BrokerOptions& options) {
+// Each of several groups reports its completed and lost slabs to WholeSlabs, which informs the run.
+void Broker::report_to_whole(BrokerOptions& options) {
     const auto run_completed = std::exchange(options.on_completed, {});
     const auto run_lost = std::exchange(options.on_dead_letter, {});
     if (options.optional) return;

@@ -63,7 +63,7 @@ class Intake {
 };
 
 // The fate of slabs in a run with several groups: completed when every required group has completed it, lost when one
-// of them cannot process it. After a death the ledgers tell: a lost slab is marked in each ledger that still has it.
+// of them cannot process it. After a death the ledgers show it: a lost slab is marked in each ledger that still has it.
 //
 // Owns: the fate of each slab, and the totals. Borrows: the groups. Thread: the broker's. Blocks: never. Errors: none.
 class WholeSlabs {
@@ -134,7 +134,7 @@ class Broker {
     BrokerReport report() const;
 
   private:
-    void tell_whole(BrokerOptions& options);
+    void report_to_whole(BrokerOptions& options);
 
     SlabExchange& exchange_;
     const Clock& clock_;

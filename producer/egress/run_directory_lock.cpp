@@ -63,13 +63,23 @@ RunDirectoryLock::RunDirectoryLock(const Options& options)
 
 void RunDirectoryLock::serve_groups(const std::vector<std::string>& names) {
     endpoint_.groups = names;
+    if (names.empty()) return;
+    const std::string all = folder() + "/" + run_files::kGroups;
+    std::error_code problem;
+    const bool made = std::filesystem::create_directory(all, problem);
+    if (problem) throw SystemError("making " + all, problem.value(), "", ErrorKind::CannotWrite);
+    if ((made || readable_by_group_) && ::chmod(all.c_str(), readable_by_group_ ? 0710 : 0700) != 0)
+        throw SystemError("setting the mode of " + all, errno);
     for (const std::string& name : names) {
         const std::string& folder =
             groups_.emplace_back(Endpoint::group_dir(this->folder(), name), readable_by_group_, start_).path();
-        // The run's end is in its status.
-        const std::string status = folder + "/" + run_files::kStatus;
-        if (::symlink((std::string("../../") + run_files::kStatus).c_str(), status.c_str()) != 0 && errno != EEXIST)
-            throw SystemError("making " + status, errno, "", ErrorKind::CannotWrite);
+        // Consumers read these of the whole run.
+        for (const std::string file : {run_files::kStatus, run_files::kListedRows, run_files::kPictureStamps}) {
+            const std::string link = folder + "/" + file;
+            const std::string up = file.find('/') == std::string::npos ? "../../" : "../../../";
+            if (::symlink((up + file).c_str(), link.c_str()) != 0 && errno != EEXIST)
+                throw SystemError("making " + link, errno, "", ErrorKind::CannotWrite);
+        }
     }
 }
 

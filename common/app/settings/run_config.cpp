@@ -198,11 +198,11 @@ void apply_article(RunConfig& config) {
 void apply_embeddings(RunConfig& config) { config.processor = processor_for_vectors(config); }
 
 // A run with groups has their processors, in their order.
-void take_processors_of_groups(RunConfig& config) {
+void take_processors_of_groups(RunConfig& config, const GivenValues& given) {
     if (config.group.empty()) return;
     std::string processors;
     for (const GroupSettings& group : config.groups()) processors += (processors.empty() ? "" : ",") + group.processor;
-    if (config.processor != "auto" && config.processor != processors)
+    if (given.contains("processor") && config.processor != processors)
         throw ConfigError("--group does not go with --processor '" + config.processor + "': each group names its own",
                           "Leave --processor out");
     config.processor = processors;
@@ -225,7 +225,7 @@ std::optional<RunConfig> parse_run_config(int argc, const char* const* argv, con
         if (setting.flag == "profile" || setting.flag == "sink") apply(setting, *given, config);
     apply_profile(config.profile, config);
     for (const Setting& setting : settings) apply(setting, *given, config);
-    take_processors_of_groups(config);
+    take_processors_of_groups(config, *given);
     check_together(config, *given, program);
     return config;
 }

@@ -290,6 +290,7 @@ GroupSettings GroupSettings::of(const std::string& text) {
         group.processor.resize(colon);
     }
     if (group.processor.empty()) throw refuse("names no processor");
+    if (group.processor == "auto") throw refuse("names 'auto', which chooses a processor for a whole run");
     if (group.processor.find(',') != std::string::npos) throw refuse("names several processors; each needs a group");
     return group;
 }
@@ -345,7 +346,7 @@ void describe_results(SettingGroup& group) {
         ResultSettings of_text;
         of_text.group = text;
         std::string counts;
-        for (const GroupSettings& one : of_text.groups()) counts += one.text() + "\n";
+        for (const GroupSettings& one : of_text.groups()) counts += (counts.empty() ? "" : " ") + one.text();
         return counts;
     };
     group.path("output", &ResultSettings::output, kPlace, "PATH", "a path", "Folder for results");

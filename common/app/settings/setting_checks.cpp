@@ -104,7 +104,6 @@ Problem check_plugin_names(const std::string& text) {
 }
 
 Problem check_groups(const std::string& text) {
-    constexpr std::size_t kMostGroups = 8;
     ResultSettings of_text;
     of_text.group = text;
     std::set<std::string> names, processors;
@@ -118,7 +117,8 @@ Problem check_groups(const std::string& text) {
     } catch (const ConfigError& problem) {
         return "is not a list of groups: " + std::string(problem.what());
     }
-    if (names.size() > kMostGroups) return "names more than " + std::to_string(kMostGroups) + " groups";
+    if (names.size() > RunNames::kMostGroups)
+        return "names more than " + std::to_string(RunNames::kMostGroups) + " groups";
     return std::nullopt;
 }
 

@@ -91,11 +91,10 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
 // "masks", "preview,optional".
 std::vector<ConsumerGroup> groups_of(const offramp_egress_options& options) {
     constexpr std::string_view kOptional = ",optional";
-    constexpr std::uint32_t kMostGroups = 8;
-    if (options.group_count > kMostGroups || (options.group_count > 0 && options.groups == nullptr))
+    if (options.group_count > RunNames::kMostGroups || (options.group_count > 0 && options.groups == nullptr))
         throw ConfigError(
             std::to_string(options.group_count) + " groups" + (options.groups == nullptr ? " at NULL" : ""),
-            "Name at most " + std::to_string(kMostGroups) + ", or give 0");
+            "Name at most " + std::to_string(RunNames::kMostGroups) + ", or give 0");
     std::vector<ConsumerGroup> groups;
     for (std::uint32_t i = 0; i < options.group_count; ++i) {
         const std::string_view text = options.groups[i] == nullptr ? "" : options.groups[i];

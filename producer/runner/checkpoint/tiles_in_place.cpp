@@ -62,7 +62,12 @@ std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<
                                              std::uint32_t upsample_factor) {
     std::vector<StitchedOutput> stitched;
     if (config.tile == 0 || config.output.empty()) return stitched;
+    const std::vector<GroupSettings> groups = config.groups();
     for (const std::string& processor : config.processors()) {
+        const auto misses_tiles = [&](const GroupSettings& group) {
+            return group.optional && group.processor == processor;
+        };
+        if (std::ranges::any_of(groups, misses_tiles)) continue;
         const ProcessorResults* const results = ProcessorResults::of(processor);
         if (results == nullptr || !results->puts_tiles_together) continue;
         const std::string masks = config.results_folder(config.folder_of_samples(), processor);

@@ -247,8 +247,16 @@ void ProducerRun::beat() {
     lifecycle_.while_under_way([&] {
         const RunStats now = pipeline_->stats();
         report_->write_status(now);
-        anyone = std::any_of(now.broker.consumers.begin(), now.broker.consumers.end(),
-                             [](const ConsumerReport& consumer) { return consumer.end.empty(); });
+        const auto has_consumers = [&](const std::string& group) {
+            return std::ranges::any_of(now.broker.consumers, [&](const ConsumerReport& consumer) {
+                return consumer.end.empty() && consumer.group == group;
+            });
+        };
+        anyone = now.broker.groups.empty()
+                     ? has_consumers("")
+                     : std::ranges::all_of(now.broker.groups, [&](const GroupReport& group) {
+                           return group.optional || group.in_flight.samples == 0 || has_consumers(group.name);
+                       });
     });
     if (!anyone) launcher_.no_consumers();
 }

@@ -42,6 +42,7 @@ class CountingPort final : public BrokerPort {
         return got;
     }
     bool may_have_messages() override { return port_->may_have_messages(); }
+    bool prepare_wait(std::vector<int>& fds) override { return port_->prepare_wait(fds); }
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
         ++counts_.steps;
         port_->wait(fds, timeout, turn);

@@ -44,6 +44,7 @@ class WatchedPort final : public BrokerPort {
     bool try_receive_work(Inbound& inbound) override { return port_->try_receive_work(inbound); }
     bool try_receive_release(Inbound& inbound) override { return port_->try_receive_release(inbound); }
     bool may_have_messages() override { return port_->may_have_messages(); }
+    bool prepare_wait(std::vector<int>& fds) override { return port_->prepare_wait(fds); }
     void wait(std::span<const int> fds, std::chrono::nanoseconds timeout, std::unique_lock<std::mutex>& turn) override {
         if (watched_.fails_in_its_sleep) throw SystemError("waiting", EIO);
         port_->wait(fds, timeout, turn);

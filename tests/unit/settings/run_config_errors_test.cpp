@@ -130,6 +130,7 @@ const BadValue kBadValues[] = {
     {"group", "Masks=npy", "NAME=PROCESSOR"},
     {"group", "masks=", "NAME=PROCESSOR"},
     {"group", "masks=npy:0", "1 to 64"},
+    {"group", "masks=auto", "NAME=PROCESSOR"},
     {"group", "masks=npy,always", "NAME=PROCESSOR"},
     {"output", "\xfe", "a path"},
     {"samples-folder", "\xfe", "a path"},
