@@ -260,9 +260,8 @@ def check(cell, expected):
     return matrix.check(cell, of_groups(expected, ARRAYS, SUMS), make)
 
 
-def check_all(wanted):
-    """{cell: its faults, or an empty text}."""
-    expected = undisturbed(WithAllGroups)
+def check_all(wanted, expected):
+    """{cell: its faults, or an empty text}. `expected`: the outputs of WithAllGroups."""
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         return dict(zip(wanted, pool.map(lambda cell: check(cell, expected), wanted)))
 
@@ -270,7 +269,7 @@ def check_all(wanted):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    results = check_all(all_cells(parser.parse_args().names))
+    results = check_all(all_cells(parser.parse_args().names), undisturbed(WithAllGroups))
     for cell, wrong in results.items():
         print(f"{cell}: {wrong or 'ok'}", file=sys.stderr if wrong else sys.stdout)
     return 1 if any(results.values()) else 0

@@ -3,15 +3,22 @@
 import unittest
 
 from tests.crash import group_deaths
-from tests.crash.crash_run import failpoints_of_the_sources
-from tests.crash.group_deaths import ARRAYS, EXTRA, OPTIONAL, SUMS, GroupCrashRun
+from tests.crash.crash_run import failpoints_of_the_sources, undisturbed
+from tests.crash.group_deaths import ARRAYS, EXTRA, OPTIONAL, SUMS, GroupCrashRun, WithAllGroups, of_groups
+from tests.support.marked_processes import processes_marked
 
 
 class GroupsCase(unittest.TestCase):
     maxDiff = None
 
+    @classmethod
+    def setUpClass(cls):
+        cls.outputs = undisturbed(WithAllGroups)
+        assert len(cls.outputs) == 2 * group_deaths.SAMPLES + 1, list(cls.outputs)
+        cls.expected = of_groups(cls.outputs, ARRAYS, SUMS)
+
     def check(self, cells):
-        results = group_deaths.check_all(cells)
+        results = group_deaths.check_all(cells, self.outputs)
         self.assertEqual({}, {str(cell): wrong for cell, wrong in results.items() if wrong})
 
 
@@ -21,25 +28,30 @@ class GroupDeaths(GroupsCase):
 
     def test_an_optional_group_without_consumers_ends_with_the_run(self):
         with HasNoExtra(flags=OPTIONAL) as crash:
-            self.assertEqual([], crash.wrong(crash.finish(), crash.outputs()), crash.run.logs())
+            self.assertEqual([], crash.wrong(crash.finish(), self.expected), crash.run.logs())
             extra = next(group for group in crash.run.summary()["groups"] if group["name"] == EXTRA)
             self.assertEqual((0, group_deaths.SAMPLES), (extra["released_samples"], extra["dropped_samples"]))
 
+    def test_an_optional_group_whose_consumers_stall_never_holds_the_pool(self):
+        with Stalls(flags=Stalls.FLAGS) as crash:
+            self.assertEqual([], crash.wrong(crash.finish(), self.expected), crash.run.logs())
+            self.assertGreater(crash.run.summary()["stalled_killed"], 0)
+
     def test_a_removed_and_a_changed_result_are_found(self):
         with GroupCrashRun() as crash:
-            code, expected = crash.finish(), crash.outputs()
-            self.assertEqual([], crash.wrong(code, expected), crash.run.logs())
+            code = crash.finish()
+            self.assertEqual([], crash.wrong(code, self.expected), crash.run.logs())
             sums = crash.run.output / SUMS / "checksums.tsv"
             sums.write_bytes(sums.read_bytes()[:-2] + b"?\n")
-            self.assertEqual(["outputs differ from the undisturbed run's"], crash.wrong(code, expected))
-            sums.write_bytes(expected[f"{SUMS}/checksums.tsv"])
+            self.assertEqual(["outputs differ from the undisturbed run's"], crash.wrong(code, self.expected))
+            sums.write_bytes(self.expected[f"{SUMS}/checksums.tsv"])
             (crash.run.output / ARRAYS / "7.payload.npy").unlink()
             self.assertEqual(
                 [
                     "done in the checkpoint but missing in the outputs: items [7]",
                     "outputs differ from the undisturbed run's",
                 ],
-                crash.wrong(code, expected),
+                crash.wrong(code, self.expected),
             )
 
     def test_a_dead_letter_of_another_group_is_found(self):
@@ -48,7 +60,7 @@ class GroupDeaths(GroupsCase):
             crash.poisoned = ARRAYS
             self.assertIn(
                 "outputs are not the undisturbed run's without the dead letter of arrays",
-                crash.wrong(group_deaths.DEAD_LETTERS, crash.outputs()),
+                crash.wrong(group_deaths.DEAD_LETTERS, self.expected),
             )
 
     def test_names_are_failpoints_of_the_sources(self):
@@ -68,3 +80,17 @@ class HasNoExtra(GroupCrashRun):
         environment = super().consumers()
         self.replace_consumer(f'case "$*" in finish*) ;; */groups/{EXTRA}*) exit 1 ;; esac')
         return environment
+
+
+class Stalls(GroupCrashRun):
+    """Each consumer of the optional group stops at its first slab. They are more than there are slabs."""
+
+    FLAGS = ("--group", f"{EXTRA}=safetensors:5,optional")
+
+    def __init__(self, **further):
+        super().__init__(group=EXTRA, **further)
+        del self.run.environment["OFFRAMP_FAILPOINT_ONCE"]
+        self.run.environment["OFFRAMP_FAILPOINT"] = "consumer.work_noted#1:stop"
+
+    def processes(self):
+        return processes_marked("OFFRAMP_TEST_RECHECK_FILE", self.changed)
