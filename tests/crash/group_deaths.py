@@ -124,8 +124,11 @@ class GroupCrashRun(CrashRun):
 
     def is_conserved(self):
         summary = self.run.summary()
-        published = summary["samples"]["published"]
-        return summary["conserved"] and all(
+        samples = summary["samples"]
+        published = samples["published"]
+        if not summary["conserved"] or samples["released"] + samples["dead_letters"] != published:
+            return False
+        return all(
             group["released_samples"] + group["dead_lettered_samples"] + group["dropped_samples"] + kept(group)
             == published
             for group in summary["groups"]
