@@ -41,6 +41,7 @@ POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv"}
 POISONED = range(8, 12)  # the items of its slab
 DEAD_LETTERS = 84  # exit code
 HITS = (1, 2, 3)
+HITS_OF_LATER_SLABS = (9, 10, 11)  # two groups acquire 4 slabs before the run has begun, and is taken over
 JOBS = 3
 # An unused slab of each group is abandoned when the next producer takes over.
 ABANDON = ("ledger.filling#10:kill",)
@@ -50,7 +51,7 @@ OF_A_DROP = ("broker.drop", "ledger.vacate")
 # The kills of the quick test: the producer's by their hits, between the first group's step and the second's, and within
 # the second's.
 BETWEEN_GROUPS = {
-    "ledger.filling": (1, 2),
+    "ledger.filling": (1, 9, 10),
     "progress.written": (1, 2, 3),
     "ledger.publish": (2,),
     "ledger.ready": (1,),
@@ -252,6 +253,8 @@ def all_cells(wanted=()):
 
 def hits_of(failpoint):
     """Those that each producer has."""
+    if failpoint == "ledger.filling":
+        return (*HITS, *HITS_OF_LATER_SLABS)
     if failpoint in ("adopt.epoch_used", "adopt.producer_named", "ledger.abandon"):
         return HITS[:2]  # once for each of two groups
     return HITS[:1] if failpoint in matrix.ONCE_A_PROCESS else HITS
