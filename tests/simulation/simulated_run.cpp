@@ -78,7 +78,7 @@ void SimulatedRun::begin_producer(std::unique_ptr<RunRecords> records, const Pre
         SlabMemory{.usable = [](std::uint32_t) { return true; },
                    .bytes_of = [this](std::uint32_t slab) { return shared_.slab(slab); }},
         std::move(options));
-    if (predecessor != nullptr) RunRecovery::continue_in(*producer->broker, *predecessor);
+    if (predecessor != nullptr) RunRecovery::continue_in(*producer->broker, {predecessor, 1});
     if (setup_.inline_dispatch)
         producer->exchange->set_inline_dispatch([this] { return producer_->broker->dispatch_inline(); });
     producer_ = std::move(producer);
@@ -240,7 +240,7 @@ void SimulatedRun::recover() {
             next_batch_ = predecessor.totals.items_through / kBatch;
             dropped_before_ = 0;
             for (std::uint64_t batch = next_batch_; batch < batches_.size(); ++batch) batches_[batch].dropped = false;
-            begin_producer(std::move(recovery).resume(), &predecessor);
+            begin_producer(std::move(std::move(recovery).resume().front()), &predecessor);
         } catch (const Died&) {
             producer_.reset();
             shared_.header().producer_start_time = 1;
