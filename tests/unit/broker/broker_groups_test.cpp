@@ -270,7 +270,8 @@ TEST(BrokerGroups, DropsTheOldestSlabOfAnOptionalGroup) {
     second.release_next();
     first.release_next();
     EXPECT_EQ(f.report().groups.at(1).dropped.slabs, 1U) << "the egress has one";
-    f.publish(3);
+    f.exchange->publish(*f.exchange->wait_for_slab(), {.first_batch = 3, .samples = 4, .items_through = 16});
+    ASSERT_TRUE(f.can_fill());
     EXPECT_EQ(f[1].state(slabs[0]), SlabState::Filling) << "batch 0";
     EXPECT_EQ(f[1].state(slabs[1]), SlabState::Ready) << "batch 1";
 }
@@ -323,16 +324,21 @@ TEST(BrokerGroups, DropsNothingThatAnotherOptionalGroupHolds) {
     ASSERT_THAT(y.tickets, SizeIs(1));
     EXPECT_FALSE(f.can_fill());
     EXPECT_EQ(f.report().groups.at(1).dropped.slabs, 0U) << "it would free nothing";
+    f.advance(seconds(31));
+    ASSERT_EQ(f[2].state(0), SlabState::Ready) << "with a late holder";
+    EXPECT_EQ(f.report().groups.at(1).dropped.slabs, 0U);
     y.release_next();
     EXPECT_TRUE(f.can_fill());
     EXPECT_EQ(f.report().groups.at(1).dropped.slabs, 1U);
 }
 
 TEST(BrokerGroups, DropsASlabThatOnlyOptionalGroupsWaitFor) {
-    GroupsFixture f(1, {{"x", true}, {"a"}, {"y", true}});
+    GroupsFixture f(2, {{"x", true}, {"a"}, {"y", true}});
     GroupConsumer a(f, 1, 11);
     f.publish(0);
+    f.publish(1);
     EXPECT_FALSE(f.can_fill());
+    a.release_next();
     a.release_next();
     EXPECT_TRUE(f.can_fill());
     for (const std::size_t optional : {0, 2}) EXPECT_EQ(f.report().groups.at(optional).dropped.slabs, 1U);
