@@ -432,6 +432,13 @@ MUTANTS = (
         ("broker_test",),
     ),
     Mutant(
+        "a run waits for an optional group",
+        GROUPS,
+        "            if (group->is_optional()) group->hurry();\n",
+        "            static_cast<void>(group);\n",
+        ("broker_test",),
+    ),
+    Mutant(
         "a drop takes what required groups have",
         GROUPS,
         "SlabState::Free || group->may_drop(slab);",
