@@ -180,7 +180,7 @@ void Admission::on_answer(Peer& peer, const Answer& answer) {
     peer.alive_at = clock_.now();
     port_.send(peer.routing_id,
                encode(options_.run_nonce, Welcome{ref->session, ref->consumer_index, ledger_.epoch()}));
-    spdlog::info("consumer {} (pid {}) joined", admission_of(ref->session), peer.credentials.pid);
+    spdlog::info("{}consumer {} (pid {}) joined", in_group(options_), admission_of(ref->session), peer.credentials.pid);
     if (run_end_.begun()) run_end_.send_drain(peer, DrainReason::RunEnded);
 }
 
@@ -262,8 +262,8 @@ bool ContinuedRun::rejoin(Peer& peer) {
     failpoint("broker.rejoined");
     port_.send(peer.routing_id,
                encode(options_.run_nonce, Welcome{peer.ref.session, peer.ref.consumer_index, ledger_.epoch()}));
-    spdlog::info("consumer {} (pid {}) is back, holding {} slabs", admission_of(peer.ref.session), peer.credentials.pid,
-                 peer.held);
+    spdlog::info("{}consumer {} (pid {}) is back, holding {} slabs", in_group(options_), admission_of(peer.ref.session),
+                 peer.credentials.pid, peer.held);
     if (run_end_.begun()) run_end_.send_drain(peer, run_end_.aborting() ? DrainReason::Aborted : DrainReason::RunEnded);
     return true;
 }

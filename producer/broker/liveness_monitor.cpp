@@ -60,11 +60,11 @@ void LivenessMonitor::reap(Peer& peer) {
     peers_.note_departure(peer, "died");
     // A process is often seen to end before its Disconnect arrives.
     if (peer.held == 0 && work == 0)
-        spdlog::info("consumer {} (pid {}) ended and held nothing", admission_of(peer.ref.session),
-                     peer.credentials.pid);
+        spdlog::info("{}consumer {} (pid {}) ended and held nothing", in_group(options_),
+                     admission_of(peer.ref.session), peer.credentials.pid);
     else
-        spdlog::warn("consumer {} (pid {}) died holding {}{}", admission_of(peer.ref.session), peer.credentials.pid,
-                     slabs_held_by(peer), work != 0 ? ", one of them in progress" : "");
+        spdlog::warn("{}consumer {} (pid {}) died holding {}{}", in_group(options_), admission_of(peer.ref.session),
+                     peer.credentials.pid, slabs_held_by(peer), work != 0 ? ", one of them in progress" : "");
     returns_.take_back(peer, work, "died");
 }
 
@@ -111,8 +111,8 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
         if (peer->stalled || now - peer->alive_at < options_.visibility_timeout) continue;
         peer->stalled = true;
         peer->stall_reported = options_.visibility_timeout;
-        spdlog::warn("consumer {} (pid {}) made no progress for {:.1f} s: other consumers also get its slabs",
-                     admission_of(peer->ref.session), peer->credentials.pid,
+        spdlog::warn("{}consumer {} (pid {}) made no progress for {:.1f} s: other consumers also get its slabs",
+                     in_group(options_), admission_of(peer->ref.session), peer->credentials.pid,
                      std::chrono::duration<double>(options_.visibility_timeout).count());
         on_stalled(*peer);
         for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab) {
@@ -137,18 +137,18 @@ void LivenessMonitor::on_stalled(Peer& peer) {
     ++totals_.visibility_timeouts;
     if (!options_.kill_stalled) return;
     if (is_this_process(peer)) {
-        spdlog::error("consumer {} (pid {}) is stalled and is not killed: it runs in the producer's own process",
-                      admission_of(peer.ref.session), peer.credentials.pid);
+        spdlog::error("{}consumer {} (pid {}) is stalled and is not killed: it runs in the producer's own process",
+                      in_group(options_), admission_of(peer.ref.session), peer.credentials.pid);
         return;
     }
     const int refused = watch_.kill(peer.watched.died.get());
     if (refused == 0) {
         ++totals_.stalled_killed;
-        spdlog::warn("consumer {} (pid {}) is killed: it is stalled", admission_of(peer.ref.session),
-                     peer.credentials.pid);
+        spdlog::warn("{}consumer {} (pid {}) is killed: it is stalled", in_group(options_),
+                     admission_of(peer.ref.session), peer.credentials.pid);
     } else {
-        spdlog::error("consumer {} (pid {}) is stalled and cannot be killed: {}", admission_of(peer.ref.session),
-                      peer.credentials.pid, std::strerror(refused));
+        spdlog::error("{}consumer {} (pid {}) is stalled and cannot be killed: {}", in_group(options_),
+                      admission_of(peer.ref.session), peer.credentials.pid, std::strerror(refused));
     }
 }
 
@@ -156,7 +156,7 @@ void LivenessMonitor::on_stalled(Peer& peer) {
 void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent_for) const {
     if (silent_for < peer.stall_reported + std::min(peer.stall_reported, kLongestSilence)) return;
     peer.stall_reported = silent_for;
-    spdlog::warn("consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}",
+    spdlog::warn("{}consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}", in_group(options_),
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
                  options_.kill_stalled ? "" : ": it is not killed, since kill-stalled is off");

@@ -26,7 +26,8 @@ void RunEnd::finish(bool disk_is_empty) {
     // Slabs still being copied at an abort are published or abandoned soon: they belong in the totals.
     const bool all_done = peers_.empty() && of(SlabState::Filling) == 0 && of(SlabState::DeadLettered) == 0;
     ended_ = all_done || clock_.now() >= *until_;
-    if (ended_ && !peers_.empty()) spdlog::warn("{} consumers did not disconnect in time", peers_.size());
+    if (ended_ && !peers_.empty())
+        spdlog::warn("{}{} consumers did not disconnect in time", in_group(options_), peers_.size());
 }
 
 void RunEnd::leave_out(std::chrono::nanoseconds pause) {

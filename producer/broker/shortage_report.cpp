@@ -42,9 +42,10 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
         const SlabWord word = ledger_.word(slab);
         if (word.state == SlabState::Free || word.state == SlabState::Filling) continue;
         for (const HolderWord& holder : ledger_.holders(slab)) {
-            const auto consumer = std::find_if(
-                report.consumers.begin(), report.consumers.end(),
-                [&](const ConsumerReport& known) { return known.end.empty() && known.session == holder.session; });
+            const auto consumer =
+                std::find_if(report.consumers.begin(), report.consumers.end(), [&](const ConsumerReport& known) {
+                    return known.end.empty() && known.session == admission_of(holder.session);
+                });
             if (consumer == report.consumers.end()) continue;
             consumer->held.push_back(slab);
             std::uint64_t since = to_ns(slab_records_[slab].leased_at);
@@ -59,8 +60,9 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
 void ShortageReport::describe_shortage(BrokerReport& report, bool short_together) const {
     const auto of = [&](SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; };
     if (of(SlabState::Free) > 0 && !short_together) return;
-    // What only waits in an optional group is dropped when the egress needs it.
-    if (options_.optional && of(SlabState::Leased) + of(SlabState::Retired) + of(SlabState::DeadLettered) == 0) return;
+    // What waits in an optional group is dropped when the egress needs it, or a required group has it and reports it.
+    const std::uint32_t in_use = of(SlabState::Leased) + of(SlabState::Retired) + of(SlabState::DeadLettered);
+    if (options_.optional && (of(SlabState::Ready) > 0 || in_use == 0)) return;
     std::size_t living = 0;
     std::size_t staying = 0;
     for (const auto& [id, peer] : peers_) {

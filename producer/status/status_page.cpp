@@ -120,6 +120,7 @@ json groups_json(const BrokerReport& broker) {
                         {"released_slabs", group.completed.slabs},
                         {"dead_lettered_samples", group.dead_lettered.samples},
                         {"dropped_samples", group.dropped.samples},
+                        {"in_flight_samples", group.in_flight.samples},
                         {"waiting_slabs", of(SlabState::Ready)},
                         {"leased_slabs", of(SlabState::Leased)},
                         {"consumers", group.consumers},

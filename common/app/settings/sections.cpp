@@ -268,31 +268,34 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 }  // namespace
 
 GroupSettings GroupSettings::of(const std::string& text) {
+    GroupSettings group;
+    if (const auto problem = parse(text, group))
+        throw ConfigError("--group '" + printable(text) + "' " + *problem, kForm);
+    return group;
+}
+
+std::optional<std::string> GroupSettings::parse(const std::string& text, GroupSettings& group) {
     constexpr std::string_view kOptional = ",optional";
-    constexpr const char* kForm =
-        "Give NAME=PROCESSOR, NAME=PROCESSOR:N or NAME=PROCESSOR:N,optional, such as --group masks=mask-png:8";
-    const auto refuse = [&](const std::string& why) -> ConfigError {
-        return ConfigError("--group '" + printable(text) + "' " + why, kForm);
-    };
     const std::size_t equals = text.find('=');
-    if (equals == std::string::npos) throw refuse("names no processor");
-    GroupSettings group{.name = text.substr(0, equals), .processor = text.substr(equals + 1)};
+    if (equals == std::string::npos) return "names no processor";
+    group = {.name = text.substr(0, equals), .processor = text.substr(equals + 1)};
     if (!RunNames::is_group_name(group.name))
-        throw refuse("has a name that is not 1 to 16 lower-case letters, digits and '-', a letter first");
+        return "has a name that is not 1 to 16 lower-case letters, digits and '-', a letter first";
     group.optional = group.processor.ends_with(kOptional);
     if (group.optional) group.processor.resize(group.processor.size() - kOptional.size());
+    if (group.processor.find(',') != std::string::npos)
+        return "has a comma: a group has one processor, and only ',optional' may follow";
     const std::size_t colon = group.processor.rfind(':');
     const std::string digits = colon == std::string::npos ? "" : group.processor.substr(colon + 1);
     if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos) {
         if (digits.size() > 4 || std::stoul(digits) < 1 || std::stoul(digits) > kMostConsumers)
-            throw refuse("asks for a number of consumers that is not 1 to " + std::to_string(kMostConsumers));
+            return "asks for a number of consumers that is not 1 to " + std::to_string(kMostConsumers);
         group.consumers = static_cast<std::uint32_t>(std::stoul(digits));
         group.processor.resize(colon);
     }
-    if (group.processor.empty()) throw refuse("names no processor");
-    if (group.processor == "auto") throw refuse("names 'auto', which chooses a processor for a whole run");
-    if (group.processor.find(',') != std::string::npos) throw refuse("names several processors; each needs a group");
-    return group;
+    if (group.processor.empty()) return "names no processor";
+    if (group.processor == "auto") return "names 'auto', which chooses a processor for a whole run";
+    return std::nullopt;
 }
 
 std::string GroupSettings::text() const { return name + "=" + processor + (optional ? ",optional" : ""); }
@@ -338,8 +341,8 @@ void describe_results(SettingGroup& group) {
                "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     Setting& groups = group.text(
         "group", &ResultSettings::group, of_processing(always), "NAME=PROCESSOR[:N][,optional]",
-        "a name, a processor, the number of consumers, and ',optional' for a group that may miss slabs; several by "
-        "repeating the flag, in a file by a line each",
+        "NAME=PROCESSOR[:N][,optional], such as masks=mask-png:8; several by repeating the flag, in a file by a line "
+        "each",
         "Group of consumers with a processor of its own, instead of --processor; results in OUTPUT/NAME", check_groups);
     groups.repeated = true;
     groups.counting = [](const std::string& text) {

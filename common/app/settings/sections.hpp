@@ -163,8 +163,13 @@ struct GroupSettings {
     std::uint32_t consumers = 1;  // at the start
     bool optional = false;  // the run does not wait for it: without a free slab, its oldest waiting one is dropped
 
+    // The form of a text of --group, for errors.
+    static constexpr const char* kForm =
+        "Give NAME=PROCESSOR, NAME=PROCESSOR:N or NAME=PROCESSOR:N,optional, such as --group masks=mask-png:8";
     // Errors: ConfigError with the text and the form.
     static GroupSettings of(const std::string& text);
+    // Stores the text's parts in `group`. Returns the problem ("names no processor"), or nothing if it is valid.
+    static std::optional<std::string> parse(const std::string& text, GroupSettings& group);
     // Without the number of consumers, which changes no result.
     std::string text() const;
 };

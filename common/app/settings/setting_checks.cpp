@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -104,18 +105,16 @@ Problem check_plugin_names(const std::string& text) {
 }
 
 Problem check_groups(const std::string& text) {
-    ResultSettings of_text;
-    of_text.group = text;
     std::set<std::string> names, processors;
-    try {
-        for (const GroupSettings& group : of_text.groups()) {
-            if (auto problem = check_plugin_names(group.processor)) return problem;
-            if (!names.insert(group.name).second) return "names the group '" + group.name + "' twice";
-            if (!processors.insert(group.processor).second)
-                return "names the processor '" + group.processor + "' in two groups";
-        }
-    } catch (const ConfigError& problem) {
-        return "is not a list of groups: " + std::string(problem.what());
+    const auto in_line = [&](const std::string& line) { return line == text ? "" : "with '" + line + "' "; };
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        GroupSettings group;
+        if (const auto problem = GroupSettings::parse(line, group)) return in_line(line) + *problem;
+        if (auto problem = check_plugin_names(group.processor)) return "with '" + group.processor + "' " + *problem;
+        if (!names.insert(group.name).second) return "names the group '" + group.name + "' twice";
+        if (!processors.insert(group.processor).second)
+            return "names the processor '" + group.processor + "' in two groups";
     }
     if (names.size() > RunNames::kMostGroups)
         return "names more than " + std::to_string(RunNames::kMostGroups) + " groups";

@@ -90,7 +90,7 @@ struct FixtureRun {
                 [this](std::uint32_t slab) { return bytes_of(slab); }};
     }
 
-    static constexpr std::uint64_t kNonce = 77;
+    static constexpr std::uint64_t kNonce = 0xabcd00000000004dULL;
     std::uint64_t tokens = 0;  // one per consumer
     static constexpr std::size_t kSlabBytes = 512;
     std::vector<std::byte> bytes;
@@ -152,7 +152,7 @@ struct BrokerFixture : FixtureRun, FixtureGroup {
         : FixtureRun(slabs),
           consumer_table(16),
           entries(slabs),
-          ledger(SlabLedger::format({consumer_table, entries}, 1)) {
+          ledger(SlabLedger::format({consumer_table, entries, first_session_of(kNonce)}, 1)) {
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};
         broker = std::make_unique<Broker>(ledger, *port, *exchange, watch, clock, heartbeats, memory(), options);

@@ -30,7 +30,7 @@ TEST(Broker, AdmitsAConsumerAfterItsAnswer) {
     const BrokerReport report = f.report();
     ASSERT_EQ(report.consumers.size(), 1U);
     EXPECT_EQ(report.consumers[0].pid, 11U);
-    EXPECT_EQ(report.consumers[0].session, consumer.welcome->session);
+    EXPECT_EQ(report.consumers[0].session, admission_of(consumer.welcome->session));
 }
 
 TEST(Broker, NamesTheReasonOfARefusal) {

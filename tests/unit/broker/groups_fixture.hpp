@@ -14,7 +14,9 @@ namespace offramp {
 struct GroupsFixture : FixtureRun {
     struct Group : FixtureGroup {
         explicit Group(std::uint32_t slabs)
-            : consumer_table(16), entries(slabs), ledger(SlabLedger::format({consumer_table, entries}, 1)) {}
+            : consumer_table(16),
+              entries(slabs),
+              ledger(SlabLedger::format({consumer_table, entries, first_session_of(kNonce)}, 1)) {}
 
         SlabState state(std::uint32_t slab) const { return ledger.word(slab).state; }
 

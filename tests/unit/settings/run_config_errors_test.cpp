@@ -126,7 +126,7 @@ const BadValue kBadValues[] = {
     {"processor", "MaskPng", "a built-in name (npy, mask-png, ...; --list)"},
     {"processor", "mask-png,", "several with commas"},
     {"processor", "mask-png,,cut-out", "several with commas"},
-    {"group", "masks", "the number of consumers"},
+    {"group", "masks", "NAME=PROCESSOR"},
     {"group", "Masks=npy", "NAME=PROCESSOR"},
     {"group", "masks=", "NAME=PROCESSOR"},
     {"group", "masks=npy:0", "1 to 64"},
