@@ -242,13 +242,30 @@ def end_of_work(plan, finishing, code, report, words, explain):
     not outweigh it. Returns (the exit code, the reason).
     """
     code = recover(plan, finishing, code).correct(report, code)
-    for program, *flags in plan.finishing_commands():
-        finished, why = finish(plan, finishing, [program, *words(code), *flags, "--run-id", plan.run_id])
-        if finished != ExitCode.OK:
-            break
+    finished, why = finish_all(plan, finishing, words(code))
     if is_outweighed(code, finished):
         return finished, merge_failure(why, plan.run_dir)
     return code, explain(code, why)
+
+
+def finish_all(plan, finishing, words):
+    """
+    Merges each group's outputs, or those of a run without groups. A group that fails leaves the others' results to be
+    merged; only a signal ends that. Returns the first failure as finish() does, but not of an optional group.
+    """
+    first: tuple = (int(ExitCode.OK), None)
+    for group, (program, *flags) in plan.finishing_commands():
+        code, why = finish(plan, finishing, [program, *words, *flags, "--run-id", plan.run_id])
+        if group and why:
+            why = f"group {group.name}: {why}"
+        if group and group.optional and code not in (ExitCode.OK, ExitCode.INTERRUPTED):
+            note = f"{why}; the run does not fail, as the group is optional\n    Its log: {plan.run_dir.log('finish')}"
+            announce({"log-format": plan.log_format}, note)
+        elif first[0] == ExitCode.OK:
+            first = code, why
+        if code == ExitCode.INTERRUPTED:
+            break
+    return first
 
 
 def recover(plan, finishing, code):

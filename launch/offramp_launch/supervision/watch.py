@@ -53,8 +53,8 @@ class RunPlan:
     may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
 
     def finishing_commands(self):
-        """A command for each part of the results: of a consumer without a run."""
-        return [group.finishing for group in self.groups] or [self.consumer]
+        """(the group, or None, and a command of a consumer without a run) for each part of the results."""
+        return [(group, group.finishing) for group in self.groups] or [(None, self.consumer)]
 
     def retried_parts(self):
         """(folder with dead letters, a consumer's command); the results of optional groups may have gaps."""

@@ -186,7 +186,9 @@ def main():
                 file.write(f"{os.getpid()}\n")
             with open(os.environ["PUPPET_PREPARES_UNTIL"], encoding="utf-8") as door:
                 door.read()
-        if flags.get("finish") and "PUPPET_FINISH_FAILURE" in os.environ:
+        fails = os.environ.get("PUPPET_FINISH_FAILS_FOR", "").split()  # names of groups; empty: for all
+        is_meant = not fails or flags.get("group", "").partition("=")[0] in fails
+        if flags.get("finish") and "PUPPET_FINISH_FAILURE" in os.environ and is_meant:
             print(os.environ["PUPPET_FINISH_FAILURE"], file=sys.stderr)
             sys.exit(73)
     else:

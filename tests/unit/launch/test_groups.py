@@ -429,6 +429,26 @@ class RunTest(OnStage):
         self.assertEqual(64, launcher.returncode, output)
         self.assertRegex(output, "a-[12] ended with exit code 64, which a retry cannot fix: no such thing")
 
+    def test_each_group_is_finished_whatever_happens_to_another(self):
+        self.stage.environment["PUPPET_FINISH_FAILURE"] = "offramp-consumer: records.jsonl is a folder"
+        for fails, code, why in (
+            ("b", 0, "group b: merging the outputs ended with exit code 73.* is a folder; the run does not fail"),
+            ("a", 73, "group a: merging the outputs ended with exit code 73.* is a folder"),
+            ("a b", 73, "offramp: group a: merging the outputs ended with exit code 73.* is a folder"),
+        ):
+            with self.subTest(fails):
+                self.stage.environment["PUPPET_FINISH_FAILS_FOR"] = fails
+                self.stage.environment["PUPPET_ERRANDS"] = str(self.stage.folder / f"errands of {fails}")
+                run_dir = self.stage.folder / f"run {fails}"
+                launcher, producer, consumers = self.start_run("--run-dir", str(run_dir))
+                output = self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+                self.assertEqual(code, launcher.returncode, output)
+                self.assertRegex(output, why)
+                errands = pathlib.Path(self.stage.environment["PUPPET_ERRANDS"]).read_text().splitlines()
+                self.assertEqual(2, errands.count("consumer finish"), errands)
+                failure = json.loads((run_dir / "summary.json").read_text())["failure"]
+                self.assertEqual(code != 0, "group a: merging" in (failure or ""), failure)
+
     def test_overwrite_keeps_the_results_of_all_groups(self):
         results = self.stage.folder / "results"
         for name in ("a", "b"):
