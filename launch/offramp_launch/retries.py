@@ -157,7 +157,12 @@ class Recovered:
             samples["released"] = (samples.get("released") or 0) + self.samples
             samples["recovered"] = self.samples
         for group in summary.get("groups") or []:
-            of_group = [each for path, each in self.incidents.items() if f"/groups/{group.get('name')}/" in path]
+            # A payload's path is GROUP'S_FOLDER/dead-letters/NAME.safetensors.
+            of_group = [
+                each
+                for payload, each in self.incidents.items()
+                if pathlib.Path(payload).parent.parent.name == group.get("name")
+            ]
             done = sum(map(done_in, of_group))
             group["dead_lettered_samples"] = max((group.get("dead_lettered_samples") or 0) - done, 0)
             group["released_samples"] = (group.get("released_samples") or 0) + done

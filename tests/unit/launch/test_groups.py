@@ -593,16 +593,19 @@ class ReportTest(unittest.TestCase):
     def test_a_retry_corrects_its_group(self):
         recovered, both = retries.Recovered(), retries.Recovered()
         incident = {"samples": [{"result": "done"}, {"result": "done"}, {"result": "failed"}]}
-        recovered.take("/runs/r/groups/b/dead-letters/1.safetensors", incident)
+        recovered.take("/runs/groups/a/r/groups/b/dead-letters/1.safetensors", incident)
         both.add(recovered)
         report = {
             "samples": {"dead_letters": 3, "released": 5},
-            "groups": [{"name": "a", "released_samples": 8}, {"name": "b", "dead_lettered_samples": 3}],
+            "groups": [
+                {"name": "a", "released_samples": 8, "dead_lettered_samples": 2},
+                {"name": "b", "dead_lettered_samples": 3},
+            ],
         }
         self.assertEqual(ExitCode.DEAD_LETTERS, both.correct(report, ExitCode.DEAD_LETTERS))
         self.assertEqual({"dead_letters": 1, "released": 7, "recovered": 2}, report["samples"])
         self.assertEqual([8, 2], [group["released_samples"] for group in report["groups"]])
-        self.assertEqual(1, report["groups"][1]["dead_lettered_samples"])
+        self.assertEqual([2, 1], [group["dead_lettered_samples"] for group in report["groups"]])
 
     def test_a_sample_is_recovered_once_all_groups_have_it(self):
         with tempfile.TemporaryDirectory() as made:
