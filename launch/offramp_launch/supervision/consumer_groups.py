@@ -46,10 +46,11 @@ class ConsumerGroup:
         self._watch, self._display = watch, display
         self.stories = IncidentReporter(plan.folder)
         backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
-        about = selector, timers, display, self.stories, logbook, plan.name, backoff
+        about = selector, timers, display, self.stories, logbook, plan.name, backoff, self._note_death
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
-        self._failure = ""  # of an optional group, until it completes samples again
-        self._completed_then = 0
+        # Of an optional group, until it completes samples again: why its last consumer failed.
+        self._failure, self._completed_then = "", 0
+        self._is_announced = False  # whether a note has said that the run goes on without it
         self._most_dead_letters = math.ceil(FAILURES_WITHOUT_PROGRESS / plan.max_failures)  # in a row
         self._dead_letters = FailureBudget(self._most_dead_letters)
 
@@ -77,19 +78,25 @@ class ConsumerGroup:
         if not self.plan.optional:
             self._watch.fail(problem)
             return
-        if not self._failure:
+        if not self._is_announced:
+            self._is_announced = True
             self._display.note(
                 f"group {self.plan.name} fails, and the run goes on without it, as it is optional: {problem}\n"
                 f"    its consumers are started again, at most every {LONGEST_BACKOFF_SECONDS:.0f} s"
             )
-        self._failure, self._completed_then = problem.in_one_line(), self.completed()
+        self._note_death(problem.in_one_line())
+
+    def _note_death(self, why):
+        if self.plan.optional:
+            self._failure, self._completed_then = why, self.completed()
 
     def look(self):
         self.slots.relay_logs()
         self.stories.complete()
         if self._failure and self.completed() > self._completed_then:
-            self._failure = ""
-            self._display.note(f"group {self.plan.name} works again")
+            if self._is_announced:
+                self._display.note(f"group {self.plan.name} works again")
+            self._failure, self._is_announced = "", False
         if self._watch.wants_consumers() and self._dead_letters.is_spent(
             self.completed(), self.stories.number_of_reports()
         ):

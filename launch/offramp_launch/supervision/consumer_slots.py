@@ -43,11 +43,25 @@ class ConsumerSlots:
     """
 
     def __init__(
-        self, run, start, log_of, selector, timers, display, stories, logbook, whose="consumer", make_backoff=Backoff
+        self,
+        run,
+        start,
+        log_of,
+        selector,
+        timers,
+        display,
+        stories,
+        logbook,
+        whose="consumer",
+        make_backoff=Backoff,
+        note_death=lambda why: None,
     ):
-        """`whose`: consumers are named after it. `make_backoff()`: the waits of one slot."""
+        """
+        `whose`: consumers are named after it. `make_backoff()`: the waits of one slot. `note_death(why)`: called for a
+        consumer that failed and gets a successor.
+        """
         self._run, self._start, self._log_of = run, start, log_of
-        self._whose, self._make_backoff = whose, make_backoff
+        self._whose, self._make_backoff, self._note_death = whose, make_backoff, note_death
         self._selector, self._timers, self._display = selector, timers, display
         self._stories, self._logbook = stories, logbook
         self._slots = []
@@ -180,6 +194,8 @@ class ConsumerSlots:
             self._logbook.note_death(slot.name, child.ending())
         if slot.leaving:
             return
+        if child.status not in (ExitCode.OK, ExitCode.NO_SUCH_RUN):
+            self._note_death(f"{slot.name} {child.ending()}: {reason_of(child)}")
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:

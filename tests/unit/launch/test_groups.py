@@ -200,6 +200,26 @@ class GroupsTest(InFolder):
                     ("", "group extra works again"), (self.groups.describe()[1]["failure"], self.notes()[-1])
                 )
 
+    def test_an_optional_groups_last_death_is_shown_until_it_works(self):
+        self.report(needed=0, extra=0)
+        for why in ("it broke", "it broke again"):
+            self.commands["extra"] = ["sh", "-c", f"echo {why} >&2; exit 1"]
+            self.groups.scaled("extra=0")[1].bring_to(0)
+            self.groups.scaled("extra=1")[1].bring_to(1)
+            self.let_one_end()
+            self.assertEqual(f"extra-1 ended with exit code 1: {why}", self.groups.describe()[1]["failure"])
+        self.report(needed=5, extra=0)
+        self.groups.relay_logs()
+        self.assertTrue(self.groups.describe()[1]["failure"], "another group's progress does not count")
+        self.report(needed=5, extra=1)
+        self.groups.relay_logs()
+        self.assertEqual("", self.groups.describe()[1]["failure"])
+        self.assertNotIn("group extra", "\n".join(self.notes()), "the run has not gone on without it")
+        self.commands["needed"] = ["false"]
+        self.groups.scaled("needed=1")[1].bring_to(1)
+        self.let_one_end()
+        self.assertEqual("", self.groups.describe()[0]["failure"], "a required group's failure is the run's")
+
     def test_an_optional_group_waits_longer_each_time(self):
         self.commands["extra"] = ["false"]
         self.watch.fail.side_effect = AssertionError
