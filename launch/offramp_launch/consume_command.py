@@ -239,7 +239,7 @@ def end_own_run(plan, about, watch, ended, totals, words, explain, **more):
     code, finishing, seconds = ended
     samples = {"samples": counts(totals)}
     code, failure = end_of_work(plan, finishing, code, samples, words, lambda code, why: explain(code, why, samples))
-    batches = totals.get("released_batches") or 0
+    batches = totals.get("released_batches", 0)
     return code, summary.of_own_run(about, watch, code, failure, seconds, samples, batches, **more)
 
 
@@ -292,7 +292,8 @@ def lines_of(whole, output, restarts):
     """The summary as lines for a reader."""
     samples = whole["samples"]
     end = summary.ending(whole) if whole["run_is_over"] else "continues without the consumers of this command"
-    done = f"{samples['released']} samples, {whole['batches']['released']} batches"
+    batches = f", {whole['batches']['released']} batches" if "batches" in whole else ""
+    done = f"{samples['released']} samples{batches}"
     dropped = samples["dropped_when_full"]
     has_output = whole["exit"] == ExitCode.OK or samples["released"]
     return [

@@ -13,7 +13,8 @@ from offramp_launch.progress import ENDS
 from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_endpoint, read_object
 
 LOOK_AGAIN_SECONDS = 0.05
-COUNTS_OF_A_GROUP = ("released_samples", "dead_lettered_samples", "dropped_samples")
+# A group's entry in the status has no batches: it leaves out the run's, which other groups share.
+COUNTS_OF_A_GROUP = ("released_samples", "dead_lettered_samples", "dropped_samples", "released_batches")
 # Marks a run that offramp-producer began (common/app/settings/kept_settings.hpp).
 PRODUCERS_OWN = f"{LIVE}/settings.toml"
 

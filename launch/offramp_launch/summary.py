@@ -87,7 +87,10 @@ def join(about, report, supervisor, exit_code, failure):
 
 
 def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
-    """The complete summary of a run whose producer is the user's program, which writes none."""
+    """
+    The complete summary of a run whose producer is the user's program, which writes none. `batches`: None where they
+    are unknown.
+    """
     status = watch.status
     return {
         **about,
@@ -99,7 +102,7 @@ def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
         "seconds": round(seconds, 3),
         "failure": failure,
         **samples,
-        "batches": {"released": batches},
+        **({} if batches is None else {"batches": {"released": batches}}),
         **more,
         "ended": wall_clock(),
     }

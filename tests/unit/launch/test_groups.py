@@ -554,15 +554,17 @@ class JoinTest(OnStage):
             {"name": "masks", "released_samples": 11, "dead_lettered_samples": 0},
         ]
         status = {"run_id": "loop", "nonce": self.program.nonce, "pid": self.program.process.pid, "state": "ended"}
-        whole = json.dumps({**status, "released_samples": 8, "dead_lettered_samples": 3, "groups": groups})
+        counts = {"released_samples": 8, "released_batches": 4, "dead_lettered_samples": 3}
+        whole = json.dumps({**status, **counts, "groups": groups})
         (self.run_dir / "status.json.new").write_text(whole)
         os.replace(self.run_dir / "status.json.new", self.run_dir / "status.json")
         for consumer in consumers:
             consumer.order(exit=0)
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, launcher.returncode, output)
-        self.assertIn("11 samples", output)
-        self.assertEqual(11, json.loads((self.folder / "summary.json").read_text())["samples"]["released"])
+        self.assertIn("11 samples;", output)
+        own = json.loads((self.folder / "summary.json").read_text())
+        self.assertEqual((11, False), (own["samples"]["released"], "batches" in own), "the batches are all groups'")
         self.assertTrue((self.folder / "status.json").is_symlink())
         self.assertEqual(whole, (self.run_dir / "status.json").read_text())
 
