@@ -9,7 +9,7 @@ from offramp_launch import settings, sink, summary, texts
 from offramp_launch.arguments import names_in, setting_given, without_values, words_of
 from offramp_launch.demo import show
 from offramp_launch.exit_code import ExitCode, UsageError, way_to_write
-from offramp_launch.failure import failure_of, reasons_in
+from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
 from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
@@ -155,9 +155,10 @@ def supervise(work, go_on):
 
 
 def note_folders(report, plan):
-    """Each group has its own dead letters."""
+    """Each group has its own dead letters. Its folder may also have an earlier run's."""
     if plan.groups:
-        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if reasons_in(group.folder)]
+        lost = {group.get("name") for group in report.get("groups") or [] if group.get("dead_lettered_samples")}
+        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if group.name in lost]
 
 
 def conclude(plan, supervisor, code, about, finishing):

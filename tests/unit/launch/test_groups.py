@@ -469,6 +469,24 @@ class RunTest(OnStage):
                 failure = json.loads((run_dir / "summary.json").read_text())["failure"]
                 self.assertEqual(code != 0, "group a: merging" in (failure or ""), failure)
 
+    def test_only_this_runs_dead_letters_are_listed(self):
+        for number in (0, 2):
+            with self.subTest(number):
+                run_dir = self.stage.folder / f"run-{number}"
+                launcher, producer, consumers = self.start_run("--run-dir", str(run_dir))
+                folder = run_dir / "groups" / "b" / "dead-letters"
+                folder.mkdir()
+                earlier = {"run_id": "earlier", "samples": [{"item": 1}, {"item": 2}], "reason": "it broke"}
+                (folder / "1.json").write_text(json.dumps(earlier))
+                lost = {"dead_lettered_samples": number}
+                groups_of = [{"name": "a", "released_samples": 8}, {"name": "b", "optional": True, **lost}]
+                report = {"samples": {"released": 8}, "groups": groups_of}
+                output = self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary=report)
+                self.assertEqual(0, launcher.returncode, output)
+                listed = [str(folder.parent)] if number else []
+                self.assertEqual(listed, json.loads((run_dir / "summary.json").read_text())["dead_letters_in"])
+                self.assertEqual(bool(number), "dead-letters list" in output, output)
+
     def test_overwrite_keeps_the_results_of_all_groups(self):
         results = self.stage.folder / "results"
         for name in ("a", "b"):
