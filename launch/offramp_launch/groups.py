@@ -11,15 +11,11 @@ from offramp_launch.exit_code import UsageError
 from offramp_launch.run_dir import LIVE, LOCK, SETTINGS
 from offramp_launch.settings import consumer_command, to_toml
 from offramp_launch.supervision.consumer_groups import GroupPlan
-from offramp_launch.supervision.scaling import MOST_CONSUMERS
 
 FLAG = "--group"
 FOLDER = "groups"  # in the run directory: a folder for each group, which is a run directory to its consumers
-LONGEST_NAME = 16
 NAME = re.compile(r"[a-z][a-z0-9-]*")
-OPTIONAL = "optional"
 OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
-FORM = "Give NAME=PROCESSOR, NAME=PROCESSOR:N or NAME=PROCESSOR:N,optional, such as --group masks=mask-png:8"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,29 +52,13 @@ def given_as_flags(groups, config, argv):
 
 
 def parsed(text):
-    """Errors: LaunchError (USAGE) with the text and the form."""
-    name, equals, rest = text.partition("=")
-    if not equals:
-        raise UsageError(f"--group '{text}' names no processor", FORM)
-    if not NAME.fullmatch(name) or len(name) > LONGEST_NAME:
-        raise UsageError(
-            f"--group '{text}': '{name}' is not a name of a group",
-            f"Give 1 to {LONGEST_NAME} lower-case letters, digits and '-', a letter first: --group masks=mask-png",
-        )
-    processor, comma, word = rest.partition(",")
-    if comma and word != OPTIONAL:
-        raise UsageError(f"--group '{text}': '{word}' is not '{OPTIONAL}', and a group has one processor", FORM)
+    """The group of a --group, whose form the producer checks (common/app/settings/sections.cpp)."""
+    name, _, rest = text.partition("=")
+    processor, _, optional = rest.partition(",")
     before, _, digits = processor.rpartition(":")
-    number = 1
     if before and digits.isascii() and digits.isdigit():
-        processor, number = before, int(digits)
-    if not processor:
-        raise UsageError(f"--group '{text}' names no processor", FORM)
-    if not 1 <= number <= MOST_CONSUMERS:
-        raise UsageError(
-            f"--group '{text}': {number} consumers are out of bounds", f"Give 1 to {MOST_CONSUMERS} consumers"
-        )
-    return Group(name, processor, number, bool(comma))
+        return Group(name, before, int(digits), bool(optional))
+    return Group(name, processor, 1, bool(optional))
 
 
 # -- a run's groups -------------------------------------------------------------------------------------------------

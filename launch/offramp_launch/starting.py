@@ -8,6 +8,7 @@ import sys
 from offramp_launch import interrupts
 from offramp_launch.arguments import names_in, refuse, take_all, take_values
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.groups import FLAG, parsed
 from offramp_launch.setup.build import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.stores.place import url_given
@@ -42,8 +43,8 @@ def requirements_of(argv, environment=os.environ):
     """Additional requirement files for a run's flags: Arrow for Parquet, and obstore for object stores."""
     given = take_values(argv, ("--processor", "--source"))[0]
     processors = given.get("--processor", environment.get("OFFRAMP_PROCESSOR", "")).split(",")
-    groups = [text for _, text in take_all(argv, ("--group",))[0]] or environment.get("OFFRAMP_GROUP", "").splitlines()
-    processors += [text.partition("=")[2].split(":")[0].split(",")[0] for text in groups]
+    groups = [text for _, text in take_all(argv, (FLAG,))[0]] or environment.get("OFFRAMP_GROUP", "").splitlines()
+    processors += [parsed(text).processor for text in groups]
     reads = given.get("--source", environment.get("OFFRAMP_SOURCE", "")) == "parquet-text"
     return (
         *(["requirements-parquet.txt"] if reads or "embeddings-parquet" in processors else []),

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -24,6 +25,8 @@ in_python = unittest.skipIf(
     SANITIZER or not importlib.util.find_spec("numpy"),
     "skipped: needs NumPy, and an interpreter without a sanitizer",
 )
+PRODUCER = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
+WRONG_NAMES = ("", "Masks", "3d", "a_b", "../a", "abcdefghijklmnopq")
 GROUPS = ("--group", "arrays=npy:2", "--group", "sums=checksum:1")
 FAILS = """
 def save(batch):
@@ -220,17 +223,37 @@ class Groups(LeavesNothing):
 
     def test_what_does_not_go_with_groups_is_refused(self):
         for flags, why in (
-            (("--processor", "npy"), "--processor"),
-            (("--consumers", "2"), "--consumers"),
-            (("--when-full", "drop"), "--when-full"),
-            (("--group", "sums=npy"), "sums"),
-            (("--group", "x=no-such-processor"), "no-such-processor"),
+            (("--processor", "npy"), "--processor 'npy': each group names its own"),
+            (("--consumers", "2"), "--consumers: each group has its own number"),
+            (("--when-full", "drop"), "--when-full 'drop' does not go with --group"),
+            (("--group", "sums=npy"), "names the group 'sums' twice"),
+            (("--group", "x=no-such-processor"), "'no-such-processor' is unknown. Known: checksum, "),
             (("--gpus", "2"), "--gpus cannot be combined with --group"),
         ):
             with self.subTest(flags), LaunchedRun(*COPY, *GROUPS, *flags) as run:
-                self.assertNotEqual(0, run.start().wait())
-                self.assertIn(why, run.logs())
+                self.assertEqual(64, run.start().wait(), run.logs())
+                self.assertRegex(run.logs(), why)
                 self.assertFalse(pathlib.Path(run.output, "arrays").exists(), "nothing was made")
+
+    def test_a_wrong_group_is_refused_with_value_and_fix(self):
+        form = "name.*processor.*number of consumers"
+        for text, why in (
+            ("npy", "names no processor"),
+            ("a=", "names no processor"),
+            ("a=:2", "names no processor"),
+            ("a=auto", "names 'auto'"),
+            *((f"{name}=npy", "1 to 16 lower-case letters, digits and '-', a letter first") for name in WRONG_NAMES),
+            ("a=npy:0", "not 1 to 64"),
+            ("a=npy:65", "not 1 to 64"),
+            ("a=npy,checksum", "a group has one processor"),
+            ("a=npy,optional,optional", "only ',optional' may follow"),
+        ):
+            with self.subTest(text):
+                done = subprocess.run(
+                    [PRODUCER, "settings", "--group", text], capture_output=True, text=True, check=False
+                )
+                self.assertEqual(64, done.returncode, done.stderr)
+                self.assertRegex(done.stderr, f"--group '{re.escape(text)}'.*{why}.*{form}")
 
 
 if __name__ == "__main__":
