@@ -49,7 +49,11 @@ REFUSED = (
         OF_THE_PROGRAM,
         "Leave it out, and set it where the program opens its egress",
     ),
-    ("--group", "your own program's run has no groups", "Name several processors: --processor A,B"),
+    (
+        "--group",
+        "your program names its groups: offramp.Egress(RUN, groups=...)",
+        "Start the program yourself, and ./launch/offramp consume --run-dir RUN --group NAME for each group",
+    ),
     ("--producer-restarts", "this command does not start the program", "Leave it out"),
     (
         "--consumer-user",

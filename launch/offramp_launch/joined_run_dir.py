@@ -76,6 +76,7 @@ def wait_for_run(folder, seconds, note):
         program = open_process(int(met["producer_pid"])) if met else None
         # Read again: the process id may have been reused.
         if program is not None and read_endpoint(folder) == met:
+            require_without_groups(folder, met)
             require_of_own_program(folder)
             return met, program
         if program is not None:
@@ -151,6 +152,15 @@ def require_may_join(folder):
                 "Start the consumers as that user",
                 ExitCode.NOT_PERMITTED,
             )
+
+
+def require_without_groups(folder, endpoint):
+    """`folder`: where consumers shall join, which is a group's own folder with --group. Errors: LaunchError (USAGE)."""
+    if names := endpoint.get("groups"):
+        raise UsageError(
+            f"the run in '{folder}' has groups of consumers, each with a processor of its own",
+            f"Give --group NAME; its groups: {names.replace(',', ', ')}",
+        )
 
 
 def require_of_own_program(folder):

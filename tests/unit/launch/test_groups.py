@@ -483,7 +483,7 @@ class RunTest(OnStage):
     def test_what_does_not_go_with_groups_is_refused(self):
         for command, why in (
             (("run", "--gpus", "2", "--input", "/", "--output", "/tmp/x"), "--gpus cannot be combined with --group"),
-            (("run", "--producer", "true"), "run --producer does not accept --group"),
+            (("run", "--producer", "true"), "run --producer does not accept --group: your program names its groups"),
             (("run", "--output", "s3://bucket/prefix"), "--group does not go with --output s3://bucket/prefix"),
             (("run", "--strategy", "pool"), "--group does not go with --strategy pool"),
             (("run", "--processor", "npy"), "--group cannot be combined with --processor"),
@@ -525,6 +525,17 @@ class JoinTest(OnStage):
         self.publish(groups="")
         code, output = self.stage.call("consume", "--run-dir", str(self.run_dir), "--group", "masks")
         self.assertEqual((66, True), (code, "Leave --group out" in output), output)
+
+    def test_a_run_with_groups_asks_for_one(self):
+        self.publish()
+        for whose in ("program", "runner"):
+            with self.subTest(whose):
+                if whose == "runner":
+                    (self.run_dir / "live" / "settings.toml").touch()
+                code, output = self.stage.call("consume", "--run-dir", str(self.run_dir), "--processor", "npy")
+                self.assertEqual(64, code, output)
+                self.assertIn("has groups of consumers", output)
+                self.assertIn("Give --group NAME; its groups: masks, vectors", output)
 
     def test_one_consumer_joins_a_group_of_the_runner(self):
         self.publish()
