@@ -24,6 +24,7 @@ CELLS = {
 }
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
 KEYS = "+ - one consumer more or less   f autoscale   r reload   q leave"
+KEYS_WITH_GROUPS = "q leave   ./launch/offramp scale NAME=N sets a group's consumers"
 
 
 def draw(document, seen, width, height, note=None):
@@ -34,9 +35,10 @@ def draw(document, seen, width, height, note=None):
     body = (two_columns if width >= WIDE else one_column)(view, seen, document.get("log") or [], width, room)
     lines = [*top, *body][: height - 1]
     lines += [Text()] * (height - 1 - len(lines))
-    return [
-        cut(line, width) for line in (*lines, cells((note[0], ALARM if note[1] else HEAD) if note else (KEYS, QUIET)))
-    ]
+    last = (KEYS_WITH_GROUPS if view["groups"] else KEYS, QUIET)
+    if note:
+        last = (note[0], ALARM if note[1] else HEAD)
+    return [cut(line, width) for line in (*lines, cells(last))]
 
 
 def cells(*parts):

@@ -603,6 +603,7 @@ class ReportTest(unittest.TestCase):
         self.assertRegex(text, r"\nmasks +3 of 4 +2 +3 +2,568  16 dead-lettered, no consumers")
         self.assertRegex(text, r"preview +0 of 1 .*1,200 dropped, optional, fails: preview-1")
         self.assertRegex(text, r"vectors 1 +33 ")
+        self.assertRegex(text, "\nq leave   ./launch/offramp scale NAME=N", "only keys that do something")
         self.assertNotIn(
             "Groups", "\n".join(line.plain for line in drawing.draw(DOCUMENTS["computing"], Rates(), 80, 40))
         )
