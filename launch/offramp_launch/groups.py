@@ -70,7 +70,7 @@ def longest_folder(groups):
 
 
 def without_defaults(config):
-    """A run's settings without those that each group has for itself, which a settings file with groups may not have."""
+    """A run's settings without those that each group has for itself."""
     return {name: value for name, value in config.items() if name not in OF_A_GROUP}
 
 
@@ -88,9 +88,10 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
         make_folder(each, account.gid if account else None)
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
     # Consumers learn their group from the run; a settings file that named it would contradict --processor.
-    own = {**settled, "run-dir": str(folder), "processor": group.processor}
+    own = {**without_defaults(settled), "run-dir": str(folder), "processor": group.processor}
     named = f"{group.name}={group.processor}"
-    shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}).encode())
+    title = f"The settings of the consumers of group {group.name}; the run's are in {run_dir.file(SETTINGS)}"
+    shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}, title).encode())
     flags = without_values([*argv, *found], (FLAG, "--processor", "--config"))
     if take_values(argv, ("--config",))[0] or os.environ.get("OFFRAMP_CONFIG"):
         flags += ["--config", str(folder / SETTINGS)]  # instead of the run's, which may name all groups

@@ -180,12 +180,15 @@ def require_run_to_continue(config):
         )
 
 
-def to_toml(config, settled=None):
+OF_A_RUN = "The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"
+
+
+def to_toml(config, settled=None, title=OF_A_RUN):
     """
     The settings as a file for --config. Those that belong to one run only are comments at its end, from `settled`, the
-    settings as this run has them, and so are values that the launcher settled.
+    settings as this run has them, and so are values that the launcher settled. `title`: its first line.
     """
-    lines = ["# The settings of a run; another run with the same: ./launch/offramp run --config THIS_FILE"]
+    lines = [f"# {title}"]
     kept = {
         key: value for key, value in config.items() if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")
     }

@@ -360,7 +360,10 @@ class RunTest(OnStage):
                 variables = pathlib.Path(f"/proc/{consumer.pid}/environ").read_bytes().split(b"\0")
                 self.assertNotIn(b"OFFRAMP_GROUP", {each.partition(b"=")[0] for each in variables})
             kept = (folder / "config.toml").read_text()
-            self.assertNotRegex(kept, "(?m)^group =")
+            self.assertNotRegex(kept, "(?m)^(# )?consumers =|^group =", "the number of all groups is not its own")
+            self.assertRegex(
+                kept, f"^# The settings of the consumers of group {name}; the run's are in .*/config.toml\n"
+            )
             self.assertIn(f'# group = "{name}={processor}"\n', kept)
         self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
         self.assertEqual(0, launcher.returncode)
