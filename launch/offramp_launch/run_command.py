@@ -18,6 +18,7 @@ from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS
 from offramp_launch.user import account_of
 from offramp_launch.watching import address
+from offramp_launch.watching.diagnosis import counted
 
 # Flags that make the producer answer instead of running.
 ANSWERED_BY_THE_PRODUCER = ("--print-config", "--list", "--help-all")
@@ -148,7 +149,9 @@ def supervise(work, go_on):
         unit=unit,
         status=lambda _: plan.run_dir.status(),
         watch_on=lambda display: Supervisor(plan, display),
-        begins=f"{plan.consumers} consumers in {len(plan.groups)} groups" if plan.groups else None,
+        begins=f"{counted(plan.consumers, 'consumer')} in {counted(len(plan.groups), 'group')}"
+        if plan.groups
+        else None,
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
         lines=lambda _, whole: summary.describe(whole, unit, work.shown_output, go_on(whole)),
     )

@@ -40,11 +40,16 @@ def shortage_of(name, status):
 def lines_of_groups(document):
     for row in group_rows(document):
         facts = [
-            f"{row['consumers']} consumers",
-            f"{row['done']} samples done",
-            f"{row['waiting']} slabs waiting",
+            with_noun(row["consumers"], "consumer"),
+            f"{with_noun(row['done'], 'sample')} done",
+            f"{with_noun(row['waiting'], 'slab')} waiting",
             f"{row['leased']} with consumers",
             row["lost"],
             row["note"],
         ]
         yield f"{row['name']}{' (optional)' if row['optional'] else ''}: {', '.join(filter(None, facts))}"
+
+
+def with_noun(numbers, noun):
+    """As diagnosis.counted(), for "1" or "0 of 1"."""
+    return f"{numbers} {noun if numbers.split()[-1] == '1' else f'{noun}s'}"

@@ -341,6 +341,7 @@ class RunTest(OnStage):
         )
         output = self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]])
         self.assertEqual(0, launcher.returncode, output)
+        self.assertRegex(output, r"run \S+: 3 consumers in 2 groups, ")
         self.assertIn("  group      a: 8 samples done\n  group      b (optional): 5 samples done, 3 dropped\n", output)
         self.assertEqual(["consumer finish"] * 2, self.stage.errands())
         listed = {each["pid"]: each["group"] for each in self.stage.summary()["consumers"]}
@@ -394,7 +395,7 @@ class RunTest(OnStage):
             consumer.order(exit=0)
         until(lambda: "group a: 0 of 0 consumers" in self.stage.call("status")[1])
         text = self.stage.call("status")[1]
-        self.assertIn("  group b (optional): 2 of 2 consumers, 0 samples done, 1 slabs waiting", text)
+        self.assertIn("  group b (optional): 2 of 2 consumers, 0 samples done, 1 slab waiting", text)
         code, output = self.stage.call("reload")
         self.assertEqual((64, True), (code, "scale NAME=0" in output), output)
         self.stage.call("scale", "a=1")
@@ -600,6 +601,7 @@ class ReportTest(unittest.TestCase):
         text = "\n".join(lines)
         self.assertIn("  group masks: 3 of 4 consumers, 2,568 samples done, 2 slabs waiting, 3 with consumers", text)
         self.assertIn("pid 31 of masks holds 1 for", text)
+        self.assertIn("  group preview (optional): 0 of 1 consumer, ", text)
 
     def test_top_has_a_row_for_each_group(self):
         text = "\n".join(line.plain for line in drawing.draw(GROUPED, Rates(), 110, 40))
