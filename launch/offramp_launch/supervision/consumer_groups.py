@@ -91,7 +91,7 @@ class ConsumerGroup:
             self._failure, self._completed_then = why, self.completed()
 
     def look(self):
-        self.slots.relay_logs()
+        self.slots.look()
         self.stories.complete()
         if self._failure and self.completed() > self._completed_then:
             if self._is_announced:
@@ -136,7 +136,7 @@ class ConsumerGroups:
     def staying(self):
         return list(itertools.chain.from_iterable(group.slots.staying() for group in self._groups))
 
-    def relay_logs(self):
+    def look(self):
         for group in self._groups:
             group.look()
 

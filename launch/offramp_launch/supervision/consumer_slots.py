@@ -125,7 +125,7 @@ class ConsumerSlots:
     def children(self):
         return [slot.child for slot in self._slots if slot.child]
 
-    def relay_logs(self):
+    def look(self):
         for slot in self._slots:
             slot.relay.relay()
 

@@ -144,7 +144,7 @@ class Watch(ProcessLoop):
     def _look(self):
         """Reads the programs' status and logs, and shows them."""
         self._status = self._plan.run_dir.status(self._note_left_out) or self._status
-        self._consumers.relay_logs()
+        self._consumers.look()
         self._stories.complete()
         self._display.show(self._status)
         self._end_where_every_slab_fails()

@@ -229,7 +229,7 @@ class DismissedTest(OfSlots):
             self.slots.bring_to(1)
             [child] = self.slots.children()
             wanted.append(f"consumer-1: warning: here is {child.pid}")
-            until(lambda: self.slots.relay_logs() or len(self.display.note.mock_calls) == len(wanted))
+            until(lambda: self.slots.look() or len(self.display.note.mock_calls) == len(wanted))
             self.leave(0)
         self.assertEqual([mock.call(text) for text in wanted], self.display.note.mock_calls)
         log = (self.folder / "consumer-1.log").read_text()

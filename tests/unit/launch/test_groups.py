@@ -174,7 +174,7 @@ class GroupsTest(InFolder):
                 self.assertTrue(self.groups.describe()[1]["failure"])
                 completed += 1
                 self.report(waiting=1, extra=completed)
-                self.groups.relay_logs()
+                self.groups.look()
                 self.assertEqual(
                     ("", "group extra works again"), (self.groups.describe()[1]["failure"], self.notes()[-1])
                 )
@@ -188,10 +188,10 @@ class GroupsTest(InFolder):
             self.let_one_end()
             self.assertEqual(f"extra-1 ended with exit code 1: {why}", self.groups.describe()[1]["failure"])
         self.report(needed=5, extra=0)
-        self.groups.relay_logs()
+        self.groups.look()
         self.assertTrue(self.groups.describe()[1]["failure"], "another group's progress does not count")
         self.report(needed=5, extra=1)
-        self.groups.relay_logs()
+        self.groups.look()
         self.assertEqual("", self.groups.describe()[1]["failure"])
         self.assertNotIn("group extra", "\n".join(self.notes()), "the run has not gone on without it")
         self.commands["needed"] = ["false"]
@@ -239,7 +239,7 @@ class GroupsTest(InFolder):
             (folder / f"{index}.json").write_text(
                 json.dumps({"run_id": "r", "samples": [{"item": index}], "reason": "it broke"})
             )
-        self.groups.relay_logs()
+        self.groups.look()
 
     def test_dead_letters_in_a_row_end_the_run(self):
         self.report(needed=0, extra=0)
