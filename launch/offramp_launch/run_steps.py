@@ -259,8 +259,8 @@ def finish_all(plan, finishing, words):
         if group and why:
             why = f"group {group.name}: {why}"
         if group and group.optional and code not in (ExitCode.OK, ExitCode.INTERRUPTED):
-            note = f"{why}; the run does not fail, as the group is optional\n    Its log: {plan.run_dir.log('finish')}"
-            announce({"log-format": plan.log_format}, note)
+            note = f"{why}; the run does not fail, as the group is optional. --resume merges them once that is mended"
+            announce({"log-format": plan.log_format}, f"{note}\n    Its log: {plan.run_dir.log('finish')}")
         elif first[0] == ExitCode.OK:
             first = code, why
         if code == ExitCode.INTERRUPTED:
