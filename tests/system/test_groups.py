@@ -236,7 +236,7 @@ class Groups(LeavesNothing):
                 self.assertFalse(pathlib.Path(run.output, "arrays").exists(), "nothing was made")
 
     def test_a_wrong_group_is_refused_with_value_and_fix(self):
-        form = "name.*processor.*number of consumers"
+        form = re.escape("Accepted: NAME=PROCESSOR[:N][,optional]")
         for text, why in (
             ("npy", "names no processor"),
             ("a=", "names no processor"),
