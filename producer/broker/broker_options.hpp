@@ -41,6 +41,8 @@ struct BrokerOptions {
     std::function<void(const PublishedSlab&)> on_dead_letter;  // a slab became a dead letter; on the broker's thread
     std::function<void(const PublishedSlab&)> before_dead_letter{};  // it is counted as one; set by the broker
     bool kill_stalled = false;                                       // kill a stalled consumer
+    // An optional group's, too: slabs that they hold cannot be dropped.
+    bool kills_stalled() const { return kill_stalled || optional; }
     std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
     // With it, the oldest waiting slab is dropped when the egress asks for that. Called before the drop, on the

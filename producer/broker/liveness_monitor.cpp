@@ -135,7 +135,7 @@ void LivenessMonitor::check_visibility_timeouts(TimePoint now) {
 // death. A consumer in the producer's own process is never killed.
 void LivenessMonitor::on_stalled(Peer& peer) {
     ++totals_.visibility_timeouts;
-    if (!options_.kill_stalled) return;
+    if (!options_.kills_stalled()) return;
     if (is_this_process(peer)) {
         spdlog::error("{}consumer {} (pid {}) is stalled and is not killed: it runs in the producer's own process",
                       in_group(options_), admission_of(peer.ref.session), peer.credentials.pid);
@@ -159,7 +159,7 @@ void LivenessMonitor::report_stalled(Peer& peer, std::chrono::nanoseconds silent
     spdlog::warn("{}consumer {} (pid {}) has made no progress for {:.1f} s and keeps {}{}", in_group(options_),
                  admission_of(peer.ref.session), peer.credentials.pid,
                  std::chrono::duration<double>(silent_for).count(), slabs_held_by(peer),
-                 options_.kill_stalled ? "" : ": it is not killed, since kill-stalled is off");
+                 options_.kills_stalled() ? "" : ": it is not killed, since kill-stalled is off");
 }
 
 }  // namespace offramp

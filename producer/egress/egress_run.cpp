@@ -104,8 +104,6 @@ BrokerOptions EgressRun::broker_options(const Group& group) {
     BrokerOptions options = options_.broker;
     options.group = group.of.name;
     options.optional = group.of.optional;
-    // The slabs of a stalled consumer cannot be dropped.
-    options.kill_stalled = options.kill_stalled || options.optional;
     options.work = group.of.work;
     options.run_nonce = place_.names().nonce;
     options.progress = &group.records->progress;

@@ -74,8 +74,8 @@ class Grouped(World):
             (("masks", "masks"), {}, "group 'masks' is named twice"),
             (("masks,optional", "vectors,optional"), {}, "all groups are optional"),
             ([f"g{number}" for number in range(9)], {}, "9 groups. Name at most 8"),
-            (("masks", "vectors"), {"when_full": "drop"}, "make groups optional"),
-            (("masks", "vectors"), {"when_full": "drop-oldest"}, "make groups optional"),
+            (("masks", "vectors"), {"when_full": "drop"}, "Omit when_full"),
+            (("masks", "vectors"), {"when_full": "drop-oldest"}, "Omit when_full"),
         ):
             with self.subTest(groups, **options), self.assertRaisesRegex(offramp.BadArgument, why):
                 self.egress(*groups, **options)

@@ -197,7 +197,7 @@ class Egress:
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume, durable)
         self._run_dir = os.fsdecode(folder)
         self._options.update(run_dir=folder, drop_when_full=DROPS.index(when_full))
-        self._options.update(groups_of(groups, own, self._launched))
+        self._options.update(groups_of(groups, when_full, own, self._launched))
         if launch is not None:
             self._options["run_id"] = launch.run_id.encode() or None
             self._options["kill_stalled"] |= int(launch.kill_stalled)

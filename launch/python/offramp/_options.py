@@ -43,11 +43,18 @@ def library_options(signature: Callable[..., None], given: Mapping[str, Any]) ->
     return options
 
 
-def groups_of(groups: Sequence[str], own: Mapping[str, object], launched: Launched | None) -> dict[str, Any]:
+def groups_of(
+    groups: Sequence[str], when_full: str, own: Mapping[str, object], launched: Launched | None
+) -> dict[str, Any]:
     """The fields of offramp_egress_options for groups of consumers. Errors: BadArgument; the library checks names."""
     names = [_validate.text("a group", each) for each in _validate.sequence("groups", groups, "('masks', 'vectors')")]
     if not names:
         return {}
+    if when_full != "wait":
+        raise BadArgument(
+            f"groups is {groups!r}, and when_full is {when_full!r}. Omit when_full; a group that may miss slabs is optional: "
+            "'preview,optional'"
+        )
     if launched is not None or own["processor"] is not None:
         raise BadArgument(
             f"groups is {groups!r}, and the consumers are started for this Egress. Omit groups, or give run_dir= alone and "
