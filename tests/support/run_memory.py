@@ -11,7 +11,7 @@ SHM = pathlib.Path("/dev/shm")
 STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
 # common/wire/ledger_layout.hpp, run_progress.hpp
 HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
-VERSION = 1
+VERSION = 2
 CURRENT, RECORDS = 32, 192
 PIECE_BYTES = 32 << 20  # of a slab, per thread and step of a checksum
 SAMPLE_WORDS = 512  # one word of each page
