@@ -112,6 +112,7 @@ class Arguments(World):
             "max_delay": SECONDS,
             "visibility_timeout": SECONDS,
             "kill_stalled": [1, "yes", None],
+            "groups": [5, "masks", None, [5], ["Masks"], ["a", "a"], ["a,optional"], [f"g{i}" for i in range(9)]],
         }
 
         def call(name, value):
@@ -183,6 +184,7 @@ class Arguments(World):
             "run_dir": [*PATHS, ""],
             "window": COUNTS,
             "wait_for_run": [*SECONDS, 0, -1, float("nan")],
+            "group": [5, None, b"a", "Masks", "a/b", "a" * 17],
         }
         self.require_refused(
             offramp.Consumer.__init__,

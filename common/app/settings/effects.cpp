@@ -48,6 +48,7 @@ bool is_copy(const RunConfig& config) { return config.model == "copy"; }
 bool has_a_model(const RunConfig& config) { return !is_copy(config); }
 bool is_synthetic(const RunConfig& config) { return config.source == "synthetic"; }
 bool is_sharded(const RunConfig& config) { return !config.shard.empty(); }
+bool has_groups(const RunConfig& config) { return !config.group.empty(); }
 bool is_class_map(const RunConfig& config) { return config.transform == "class-map"; }
 bool cuts_pictures(const RunConfig& config) { return gives_pictures(config.source) && config.resize_size > 0; }
 bool keeps_shapes(const RunConfig& config) { return config.resize == "none"; }

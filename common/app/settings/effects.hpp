@@ -67,6 +67,7 @@ bool has_a_model(const RunConfig& config);
 bool is_synthetic(const RunConfig& config);
 bool is_sharded(const RunConfig& config);
 bool is_class_map(const RunConfig& config);
+bool has_groups(const RunConfig& config);
 bool cuts_pictures(const RunConfig& config);
 bool keeps_shapes(const RunConfig& config);
 bool is_bicubic(const RunConfig& config);

@@ -340,7 +340,7 @@ void describe_results(SettingGroup& group) {
                "exec:COMMAND; several with commas",
                "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     Setting& groups = group.text(
-        "group", &ResultSettings::group, of_processing(always), "NAME=PROCESSOR[:N][,optional]",
+        "group", &ResultSettings::group, of_processing(has_groups), "NAME=PROCESSOR[:N][,optional]",
         "NAME=PROCESSOR[:N][,optional], such as masks=mask-png:8; several by repeating the flag, in a file by a line "
         "each",
         "Group of consumers with a processor of its own, instead of --processor; results in OUTPUT/NAME", check_groups);

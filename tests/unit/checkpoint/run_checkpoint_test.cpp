@@ -62,7 +62,7 @@ TEST_F(RunCheckpointTest, ARunContinuesTheWorkOfEarlierOnes) {
 
 // It asks none of them for anything.
 TEST_F(RunCheckpointTest, OpensOverAnyNumberOfItemsWithoutNames) {
-    const FakeSource endless{std::uint64_t{1} << 50, RowKind::Nothing};
+    const test::Numbered endless(std::uint64_t{1} << 50);
     const RunCheckpoint checkpoint(config_of("a"), endless, EarlierWork::DoneAgain,
                                    [](const std::exception_ptr&) { ADD_FAILURE(); });
     EXPECT_TRUE(checkpoint.done().empty());
