@@ -39,7 +39,7 @@ class Items final : public BatchSource {
 };
 
 // This many items, known only by number.
-class Numbered final : public BatchSource {
+class Numbered : public BatchSource {
   public:
     explicit Numbered(std::uint64_t items) : items_(items) {}
     std::string description() const override { return "numbered"; }

@@ -21,6 +21,7 @@ TEST(SettingsOfProcessors, EachAppliesToAnExistingProcessor) {
         EXPECT_TRUE(std::ranges::any_of(names, [&](const std::string& name) {
             RunConfig config;
             config.processor = name;
+            config.group = "its=" + name;
             config.resize_size = 256;
             config.tile = 256;
             if (of_texts) config.source = "jsonl-text";
