@@ -214,7 +214,7 @@ Broker::Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, Pee
 
 Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock)
     : exchange_(exchange), clock_(clock), intake_(groups_, exchange) {
-    const bool alone = groups.size() == 1;
+    const bool alone = groups.front().options.group.empty();
     const auto dead_letters = std::make_shared<DeadLetterList>();
     for (BrokerGroup& group : groups) {
         if (!alone) report_to_whole(group.options);

@@ -73,7 +73,7 @@ class WholeSlabs {
     // In each group that has this filling.
     void mark_lost(std::uint32_t slab, std::uint64_t generation);
     // Continues after a recovery, with lost slabs marked. Where several groups had dead letters before it, the total of
-    // lost slabs is the largest of theirs.
+    // lost slabs is the largest of these groups' totals.
     void adopt();
     void note_published(const PublishedSlab& published);
     // A required group completed it; true if the slab is completed by that.
@@ -107,8 +107,8 @@ class Broker {
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
-    // At least one group; if there are several, they have names, at least one is required, and none spills or drops.
-    // Every group's ledger has the same slabs.
+    // One group without a name, or groups with names, of which one at least is required and none spills or drops. Every
+    // group's ledger has the same slabs.
     Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock);
     Broker(const Broker&) = delete;
     Broker& operator=(const Broker&) = delete;
@@ -140,7 +140,7 @@ class Broker {
     const Clock& clock_;
     GroupBrokers groups_;
     Intake intake_;
-    std::optional<WholeSlabs> whole_;                  // of several groups
+    std::optional<WholeSlabs> whole_;                  // of groups with names
     std::function<void(const PublishedSlab&)> taken_;  // empty for one group
     std::vector<int> wait_fds_;
 };
