@@ -72,12 +72,6 @@ function(offramp_private_headers name)
     set_property(GLOBAL APPEND PROPERTY OFFRAMP_LIBRARIES ${name})
 endfunction()
 
-# offramp_compile_headers_alone(): makes it part of every build that each header of the libraries above compiles alone.
-function(offramp_compile_headers_alone)
-    add_custom_target(headers_alone ALL)
-    add_dependencies(headers_alone all_verify_interface_header_sets)
-endfunction()
-
 # offramp_settings_files(FILES...): TOML files with settings and results (common/app/settings/declared_setting.hpp); --help has them in this order.
 function(offramp_settings_files)
     foreach(source ${ARGN})
