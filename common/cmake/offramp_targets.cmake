@@ -5,7 +5,7 @@ add_library(offramp_warnings INTERFACE)
 target_compile_options(offramp_warnings INTERFACE
     -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wcast-align -Wunused -Woverloaded-virtual
     -Wconversion -Wdouble-promotion -Wimplicit-fallthrough -Wno-missing-field-initializers $<$<NOT:$<BOOL:${SKBUILD}>>:-Werror>)
-target_include_directories(offramp_warnings INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_include_directories(offramp_warnings INTERFACE ${CMAKE_SOURCE_DIR})
 
 if(OFFRAMP_SANITIZER STREQUAL "address")
     add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

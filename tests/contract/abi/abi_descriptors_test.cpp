@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tests/contract/abi/abi_world.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace offramp::test {
 namespace {
@@ -140,9 +141,7 @@ class Descriptors : public AbiWorld {
     void SetUp() override {
         AbiWorld::SetUp();
         fork_server_.emplace(run_dir_);  // before the run has threads
-#ifdef __SANITIZE_ADDRESS__
-        GTEST_SKIP() << "a sanitizer needs descriptors itself to judge an address";
-#endif
+        if (has_address_sanitizer()) GTEST_SKIP() << "a sanitizer needs descriptors itself to judge an address";
     }
     void TearDown() override {
         fork_server_.reset();

@@ -22,6 +22,7 @@
 
 #include "tests/contract/abi/abi_world.hpp"
 #include "tests/support/pipe.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace offramp::test {
 namespace {
@@ -179,9 +180,7 @@ TEST_F(InAProcess, ADeadProcessesChildLeavesTheDirectoryFree) {
 
 // A child of a process with a run opens complete runs and consumers.
 TEST_F(InAProcess, AForkedChildMayOpenRunsAndConsumers) {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
-#endif
+    if (has_address_sanitizer()) GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
     Egress egress(small_run());
     const pid_t child = ::fork();
     if (child == 0) {

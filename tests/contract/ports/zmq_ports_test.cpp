@@ -20,6 +20,7 @@
 #include "common/base/error.hpp"
 #include "common/transport/peer_connections.hpp"
 #include "tests/contract/ports/ports_contract.hpp"
+#include "tests/support/sanitizers.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/transport/temporary_folder.hpp"
 
@@ -289,9 +290,8 @@ std::set<int> descriptors() {
 }
 
 TEST(ZmqPorts, AreNotInheritedAndAChildMayOpenPorts) {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
-#endif
+    if (test::has_address_sanitizer())
+        GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
     RunDirectoryPlace place, childs;
     const auto before = descriptors();
     const auto broker = place.broker();
@@ -377,9 +377,8 @@ class FewDescriptors {
 };
 
 TEST(ZmqPorts, ReportMissingDescriptorsAndLeaveNoneOpen) {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
-#endif
+    if (test::has_address_sanitizer())
+        GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
     RunDirectoryPlace place;
     const auto before = descriptors();
     for (const bool broker : {true, false}) {
@@ -405,9 +404,8 @@ TEST(ZmqPorts, ReportMissingDescriptorsAndLeaveNoneOpen) {
 
 // A consumer connects to a process without a free descriptor: others are served, and it is admitted later.
 TEST(ZmqPorts, LetAConsumerWaitWhileDescriptorsAreUsedUp) {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
-#endif
+    if (test::has_address_sanitizer())
+        GTEST_SKIP() << "skipped: a child of a process with threads may hang in the sanitizer";
     for (std::size_t free = 0; free < 4; ++free) {
         SCOPED_TRACE(free);
         RunDirectoryPlace place;

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "common/base/error.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace offramp {
 namespace {
@@ -82,9 +83,8 @@ TEST(ProcessWatch, ReportsAnUnusedPidAsDead) {
 
 // A process that cannot be inspected does not count as dead.
 TEST(ProcessWatch, FailsWithoutAFreeDescriptor) {
-#ifdef __SANITIZE_ADDRESS__
-    GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
-#endif
+    if (test::has_address_sanitizer())
+        GTEST_SKIP() << "skipped: UBSan needs a descriptor for each look at an object's type";
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
     const auto self = static_cast<std::uint64_t>(::getpid());

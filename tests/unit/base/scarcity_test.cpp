@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "common/base/error.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace offramp {
 namespace {
@@ -50,9 +51,7 @@ TEST(Scarcity, NamesTheLimitWhenAProcessCannotStart) {
 
 // Each thread's stack uses address space.
 TEST(ScarcityDeathTest, FailsWhenThreadsCannotStartAndLeavesNone) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers use the whole address space";
-#endif
+    if (test::has_sanitizer()) GTEST_SKIP() << "sanitizers use the whole address space";
     const auto start = [] {
         std::size_t pages = 0;
         std::ifstream("/proc/self/statm") >> pages;

@@ -1,4 +1,5 @@
 #include "common/app/program/own_process.hpp"
+#include "tests/support/sanitizers.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -23,9 +24,7 @@ long faults_of_filling() {
 }
 
 TEST(FreedMemory, IsRefilledWithoutPageFaults) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer has its own allocator";
-#endif
+    if (test::has_sanitizer()) GTEST_SKIP() << "a sanitizer has its own allocator";
     const long given_back = faults_of_filling() + faults_of_filling();
     keep_freed_memory();
     const long first = faults_of_filling();
