@@ -15,17 +15,28 @@ from offramp_launch.supervision.consumer_groups import GroupPlan
 FLAG = "--group"
 FOLDER = "groups"  # in the run directory: a folder for each group, which is a run directory to its consumers
 NAME = re.compile(r"[a-z][a-z0-9-]*")
+NUMBER = re.compile(r"[0-9]+(\.\.[0-9]+)?")
 OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """`consumers`: their number at the start. `optional`: its oldest waiting slab is dropped when no slab is free."""
+    """`number`: of its consumers, "N" or "A..B". `policy`: words such as "optional" and "drop-oldest"."""
 
     name: str
     processor: str
-    consumers: int = 1
-    optional: bool = False
+    number: str = "1"
+    policy: tuple = ()
+
+    @property
+    def consumers(self):
+        """Their number at the start."""
+        return int(self.number.partition("..")[0])
+
+    @property
+    def optional(self):
+        """The run does not wait for it."""
+        return "optional" in self.policy
 
 
 def groups_of(config, argv):
@@ -54,11 +65,11 @@ def given_as_flags(groups, config, argv):
 def parsed(text):
     """The group of a --group, whose form the producer checks (common/app/settings/sections.cpp)."""
     name, _, rest = text.partition("=")
-    processor, _, optional = rest.partition(",")
-    before, _, digits = processor.rpartition(":")
-    if before and digits.isascii() and digits.isdigit():
-        return Group(name, before, int(digits), bool(optional))
-    return Group(name, processor, 1, bool(optional))
+    processor, *policy = rest.split(",")
+    before, _, number = processor.rpartition(":")
+    if before and NUMBER.fullmatch(number):
+        return Group(name, before, number, tuple(policy))
+    return Group(name, processor, policy=tuple(policy))
 
 
 # -- a run's groups -------------------------------------------------------------------------------------------------

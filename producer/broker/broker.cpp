@@ -229,7 +229,7 @@ Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatc
 void Broker::report_to_whole(BrokerOptions& options) {
     const auto run_completed = std::exchange(options.on_completed, {});
     const auto run_lost = std::exchange(options.on_dead_letter, {});
-    if (options.optional) return;
+    if (options.policy.optional) return;
     options.on_completed = [this, run_completed, warmup = options.warmup_batches](const PublishedSlab& published) {
         if (whole_->note_completed(published, to_ns(clock_.now()), warmup) && run_completed) run_completed(published);
     };

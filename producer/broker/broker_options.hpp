@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/shm/group_policy.hpp"
 #include "producer/broker/dead_letter_writer.hpp"
 #include "producer/broker/run_records.hpp"
 #include "producer/broker/spill_store.hpp"
@@ -21,13 +22,13 @@ namespace offramp {
 // A group of consumers with its own post-processing.
 struct ConsumerGroup {
     std::string name;        // RunNames::is_group_name()
-    bool optional = false;   // it never holds the pool: its oldest waiting slab is dropped when no slab is free
+    GroupPolicy policy{};    // when no slab is free
     std::uint64_t work = 0;  // BrokerOptions::work
 };
 
 struct BrokerOptions {
-    std::string group;      // ConsumerGroup::name; empty: the run has one group, without a name
-    bool optional = false;  // ConsumerGroup::optional
+    std::string group;     // ConsumerGroup::name; empty: the run has one group, without a name
+    GroupPolicy policy{};  // ConsumerGroup::policy
     std::uint64_t run_nonce = 0;
     std::uint64_t work = 0;           // hash of the processing that consumers must announce (SlabWork::hash)
     std::vector<uid_t> allowed_uids;  // users whose consumers are admitted
@@ -42,7 +43,7 @@ struct BrokerOptions {
     std::function<void(const PublishedSlab&)> before_dead_letter{};  // it is counted as one; set by the broker
     bool kill_stalled = false;                                       // kill a stalled consumer
     // An optional group's, too: slabs that they hold cannot be dropped.
-    bool kills_stalled() const { return kill_stalled || optional; }
+    bool kills_stalled() const { return kill_stalled || policy.optional; }
     std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
     // With it, the oldest waiting slab is dropped when the egress asks for that. Called before the drop, on the

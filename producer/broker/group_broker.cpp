@@ -35,7 +35,7 @@ GroupBroker::GroupBroker(BrokerGroup group, SlabExchange& exchange, PeerWatch& w
 
 void GroupBroker::adopt(const AdoptedSlabs& adopted) {
     continued_.adopt(adopted.in_flight, adopted.dead_letters);
-    if (options_.optional) {
+    if (options_.policy.optional) {
         const SlabTotals dropped{.samples = options_.progress->totals().dropped};
         totals_.published += dropped;
         totals_.dropped += dropped;
@@ -101,7 +101,7 @@ std::chrono::nanoseconds GroupBroker::patience(TimePoint now) const {
 }
 
 bool GroupBroker::may_drop(std::uint32_t slab) const {
-    return options_.optional && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
+    return options_.policy.optional && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
 }
 
 BrokerReport GroupBroker::report(bool short_together) const {
@@ -123,7 +123,7 @@ BrokerReport GroupBroker::report(bool short_together) const {
 
 GroupReport GroupBroker::group_report(const BrokerReport& of_it) const {
     return {.name = options_.group,
-            .optional = options_.optional,
+            .optional = options_.policy.optional,
             .published = of_it.published,
             .completed = of_it.completed,
             .dead_lettered = of_it.dead_lettered,

@@ -96,7 +96,7 @@ class GroupBroker {
 
     SlabLedger& ledger() { return ledger_; }
     const SlabLedger& ledger() const { return ledger_; }
-    bool is_optional() const { return options_.optional; }
+    bool is_optional() const { return options_.policy.optional; }
     const SlabMemory& memory() const { return memory_; }
     std::uint64_t generation(std::uint32_t slab) const { return ledger_.word(slab).generation; }
     const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }

@@ -62,7 +62,7 @@ void ShortageReport::describe_shortage(BrokerReport& report, bool short_together
     if (of(SlabState::Free) > 0 && !short_together) return;
     // What waits in an optional group is dropped when the egress needs it, or a required group has it and reports it.
     const std::uint32_t in_use = of(SlabState::Leased) + of(SlabState::Retired) + of(SlabState::DeadLettered);
-    if (options_.optional && (of(SlabState::Ready) > 0 || in_use == 0)) return;
+    if (options_.policy.optional && (of(SlabState::Ready) > 0 || in_use == 0)) return;
     std::size_t living = 0;
     std::size_t staying = 0;
     for (const auto& [id, peer] : peers_) {

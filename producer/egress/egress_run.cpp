@@ -103,7 +103,7 @@ std::unique_ptr<BrokerThread> EgressRun::start_broker() {
 BrokerOptions EgressRun::broker_options(const Group& group) {
     BrokerOptions options = options_.broker;
     options.group = group.of.name;
-    options.optional = group.of.optional;
+    options.policy = group.of.policy;
     options.work = group.of.work;
     options.run_nonce = place_.names().nonce;
     options.progress = &group.records->progress;

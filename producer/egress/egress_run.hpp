@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/base/clock.hpp"
+#include "common/shm/group_policy.hpp"
 #include "common/wire/run_progress.hpp"
 #include "common/wire/slab_layout.hpp"
 #include "producer/broker/broker_options.hpp"
@@ -29,9 +30,6 @@
 #include "producer/recovery/predecessor.hpp"
 
 namespace offramp {
-
-// Policy for a batch when no slab is free.
-enum class WhenFull { Wait, Drop, DropOldest, Spill };
 
 // Drops outputs. A batch with more parts than slabs would lose a part whatever its consumers do.
 inline bool may_drop(WhenFull policy) { return policy == WhenFull::Drop || policy == WhenFull::DropOldest; }
@@ -55,7 +53,7 @@ struct EgressRunOptions {
     // --- consumers ---
     std::uint32_t max_consumers = kConsumerTableSize;  // of each group
     std::vector<ConsumerGroup> groups{};               // empty: one, without a name. With groups `when_full` is Wait
-    // The run fills in group, optional, run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and
+    // The run fills in group, policy, run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and
     // on_dropped.
     BrokerOptions broker{};
 };

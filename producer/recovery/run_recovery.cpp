@@ -91,7 +91,7 @@ Predecessor RunRecovery::whole() const {
     std::set<std::uint32_t> seen;
     std::set<std::uint32_t> lost_slabs;  // a death may have left them unmarked
     for (std::size_t i = 0; i < predecessors_.size(); ++i) {
-        if (layout_.groups[i].optional) continue;
+        if (layout_.groups[i].policy.optional) continue;
         const Predecessor& group = predecessors_[i];
         for (const PublishedSlab& slab : group.in_flight)
             if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);

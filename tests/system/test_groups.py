@@ -236,7 +236,8 @@ class Groups(LeavesNothing):
                 self.assertFalse(pathlib.Path(run.output, "arrays").exists(), "nothing was made")
 
     def test_a_wrong_group_is_refused_with_value_and_fix(self):
-        form = re.escape("Accepted: NAME=PROCESSOR[:N][,optional]")
+        form = re.escape("Accepted: NAME=PROCESSOR[:N][,optional][,drop-oldest|spill]")
+        only = "after a comma, where only optional, drop-oldest and spill may follow"
         for text, why in (
             ("npy", "names no processor"),
             ("a=", "names no processor"),
@@ -245,8 +246,16 @@ class Groups(LeavesNothing):
             *((f"{name}=npy", "1 to 16 lower-case letters, digits and '-', a letter first") for name in WRONG_NAMES),
             ("a=npy:0", "not 1 to 64"),
             ("a=npy:65", "not 1 to 64"),
-            ("a=npy,checksum", "a group has one processor"),
-            ("a=npy,optional,optional", "only ',optional' may follow"),
+            *(
+                (f"a=npy:{number}", "not 1 to 64, nor two of them")
+                for number in ("3..2", "0..2", "2..65", "2..", "2.3")
+            ),
+            ("a=npy,checksum", f"has 'checksum' {only}"),
+            ("a=npy,optional:2", f"has 'optional:2' {only}"),
+            ("a=npy,", f"has '' {only}"),
+            ("a=npy,optional,optional", "has 'optional' twice"),
+            ("a=npy,drop-oldest,spill", "has both drop-oldest and spill: give one"),
+            ("a=npy,spill", "cannot do yet: leave the word out"),
         ):
             with self.subTest(text):
                 done = subprocess.run(

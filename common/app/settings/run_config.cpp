@@ -130,13 +130,14 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
             config.chunk_tokens == 0 ? "Give --chunk-tokens, at most what the model takes; or leave --chunk-overlap out"
                                      : "An eighth of a chunk is usual: " + std::to_string(config.chunk_tokens / 8),
             kind_of("chunk-overlap"));
-    if (const auto groups = config.groups(); !groups.empty() && std::ranges::all_of(groups, &GroupSettings::optional))
+    const auto groups = config.groups();
+    const auto is_optional = [](const GroupSettings& group) { return group.policy.optional; };
+    if (!groups.empty() && std::ranges::all_of(groups, is_optional))
         throw ConfigError("every --group is optional: the run would wait for none of them",
                           "Leave ',optional' out of one at least", kind_of("group"));
     if (!config.group.empty() && config.when_full != "wait")
         throw ConfigError("--when-full '" + config.when_full + "' does not go with --group",
-                          "Leave --when-full out; a group that may miss slabs is optional: "
-                          "--group NAME=PROCESSOR,optional",
+                          "Leave --when-full out; each group has its own policy: --group NAME=PROCESSOR,drop-oldest",
                           kind_of("when-full"));
     if (!config.spill_dir.empty() && config.when_full != "spill")
         throw ConfigError(

@@ -255,6 +255,18 @@ struct Section {
     void (*describe)(SettingGroup& group);
 };
 
+// "N", or "MIN..MAX".
+bool are_consumers(const std::string& text) {
+    const auto is_number = [](const std::string& digits) {
+        return !digits.empty() && digits.size() <= 4 && digits.find('.') == std::string::npos &&
+               std::stoul(digits) >= 1 && std::stoul(digits) <= kMostConsumers;
+    };
+    const std::size_t dots = text.find("..");
+    if (dots == std::string::npos) return is_number(text);
+    const std::string least = text.substr(0, dots), most = text.substr(dots + 2);
+    return is_number(least) && is_number(most) && std::stoul(least) <= std::stoul(most);
+}
+
 // In the order of --help.
 constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
                                             {"Input", describe_input},
@@ -270,27 +282,26 @@ constexpr std::array<Section, 8> kSections{{{"The run", describe_run},
 GroupSettings GroupSettings::of(const std::string& text) {
     GroupSettings group;
     if (const auto problem = parse(text, group))
-        throw ConfigError("--group '" + printable(text) + "' " + *problem, kForm);
+        throw ConfigError("--group '" + printable(text) + "' " + *problem, std::string("Accepted: ") + kForm);
     return group;
 }
 
 std::optional<std::string> GroupSettings::parse(const std::string& text, GroupSettings& group) {
-    constexpr std::string_view kOptional = ",optional";
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos) return "names no processor";
-    group = {.name = text.substr(0, equals), .processor = text.substr(equals + 1)};
+    const std::size_t comma = std::min(text.find(',', equals), text.size());
+    group = {.name = text.substr(0, equals), .processor = text.substr(equals + 1, comma - equals - 1)};
     if (!RunNames::is_group_name(group.name))
         return "has a name that is not 1 to 16 lower-case letters, digits and '-', a letter first";
-    group.optional = group.processor.ends_with(kOptional);
-    if (group.optional) group.processor.resize(group.processor.size() - kOptional.size());
-    if (group.processor.find(',') != std::string::npos)
-        return "has a comma: a group has one processor, and only ',optional' may follow";
+    if (comma < text.size())
+        if (auto problem = GroupPolicy::parse(std::string_view(text).substr(comma + 1), group.policy)) return problem;
     const std::size_t colon = group.processor.rfind(':');
-    const std::string digits = colon == std::string::npos ? "" : group.processor.substr(colon + 1);
-    if (!digits.empty() && digits.find_first_not_of("0123456789") == std::string::npos) {
-        if (digits.size() > 4 || std::stoul(digits) < 1 || std::stoul(digits) > kMostConsumers)
-            return "asks for a number of consumers that is not 1 to " + std::to_string(kMostConsumers);
-        group.consumers = static_cast<std::uint32_t>(std::stoul(digits));
+    const std::string number = colon == std::string::npos ? "" : group.processor.substr(colon + 1);
+    if (!number.empty() && number.find_first_not_of("0123456789.") == std::string::npos) {
+        if (!are_consumers(number))
+            return "asks for a number of consumers that is not 1 to " + std::to_string(kMostConsumers) +
+                   ", nor two of them as MIN..MAX";
+        group.consumers = number;
         group.processor.resize(colon);
     }
     if (group.processor.empty()) return "names no processor";
@@ -298,7 +309,7 @@ std::optional<std::string> GroupSettings::parse(const std::string& text, GroupSe
     return std::nullopt;
 }
 
-std::string GroupSettings::text() const { return name + "=" + processor + (optional ? ",optional" : ""); }
+std::string GroupSettings::text() const { return name + "=" + processor + (policy.optional ? ",optional" : ""); }
 
 std::vector<GroupSettings> ResultSettings::groups() const {
     std::vector<GroupSettings> groups;
@@ -340,9 +351,9 @@ void describe_results(SettingGroup& group) {
                "exec:COMMAND; several with commas",
                "Processor for each slab; with several, each writes to its own folder OUTPUT/NAME", check_plugin_names);
     Setting& groups = group.text(
-        "group", &ResultSettings::group, of_processing(has_groups), "NAME=PROCESSOR[:N][,optional]",
-        "NAME=PROCESSOR[:N][,optional], such as masks=mask-png:8; several by repeating the flag, in a file by a line "
-        "each",
+        "group", &ResultSettings::group, of_processing(has_groups), GroupSettings::kForm,
+        std::string(GroupSettings::kForm) +
+            ", such as masks=mask-png:8; several by repeating the flag, in a file by a line each; N may be MIN..MAX",
         "Group of consumers with a processor of its own, instead of --processor; results in OUTPUT/NAME", check_groups);
     groups.repeated = true;
     groups.counting = [](const std::string& text) {

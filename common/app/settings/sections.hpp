@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/base/log.hpp"
+#include "common/shm/group_policy.hpp"
 
 namespace offramp {
 
@@ -161,17 +162,16 @@ void describe_delivery(SettingGroup& group);
 struct GroupSettings {
     std::string name;
     std::string processor;
-    std::uint32_t consumers = 1;  // at the start
-    bool optional = false;  // the run does not wait for it: without a free slab, its oldest waiting one is dropped
+    std::string consumers = "1";  // "N", or "A..B": bounds for autoscaling
+    GroupPolicy policy{};
 
-    // The form of a text of --group, for errors.
-    static constexpr const char* kForm =
-        "Give NAME=PROCESSOR, NAME=PROCESSOR:N or NAME=PROCESSOR:N,optional, such as --group masks=mask-png:8";
+    // The form of a text of --group, for errors and help.
+    static constexpr const char* kForm = "NAME=PROCESSOR[:N][,optional][,drop-oldest|spill]";
     // Errors: ConfigError with the text and the form.
     static GroupSettings of(const std::string& text);
     // Stores the text's parts in `group`. Returns the problem ("names no processor"), or nothing if it is valid.
     static std::optional<std::string> parse(const std::string& text, GroupSettings& group);
-    // Without the number of consumers, which changes no result.
+    // Without what changes no result: the number of consumers, and what happens when no slab is free.
     std::string text() const;
 };
 
@@ -179,7 +179,7 @@ struct GroupSettings {
 // declared in its file, and are in RunConfig::catalogue.
 struct ResultSettings {
     std::string processor = "auto";   // a processor's name, or several separated by commas; with groups, theirs
-    std::string group;                // groups of consumers, a line each: NAME=PROCESSOR[:N][,optional]
+    std::string group;                // groups of consumers, a line each: GroupSettings::kForm
     std::string output;               // folder
     std::string samples_folder;       // folder for results of single samples; empty: `output`
     std::string sink;                 // a database for rows: postgres:// or libpq's key words

@@ -90,7 +90,6 @@ TensorSpec spec_of(const offramp_tensor* given, std::uint32_t index) {
 
 // "masks", "preview,optional".
 std::vector<ConsumerGroup> groups_of(const offramp_egress_options& options) {
-    constexpr std::string_view kOptional = ",optional";
     if (options.group_count > RunNames::kMostGroups || (options.group_count > 0 && options.groups == nullptr))
         throw ConfigError(
             std::to_string(options.group_count) + " groups" + (options.groups == nullptr ? " at NULL" : ""),
@@ -98,22 +97,28 @@ std::vector<ConsumerGroup> groups_of(const offramp_egress_options& options) {
     std::vector<ConsumerGroup> groups;
     for (std::uint32_t i = 0; i < options.group_count; ++i) {
         const std::string_view text = options.groups[i] == nullptr ? "" : options.groups[i];
-        const bool optional = text.ends_with(kOptional);
-        const std::string name(text.substr(0, text.size() - (optional ? kOptional.size() : 0)));
+        const std::size_t comma = std::min(text.find(','), text.size());
+        const std::string name(text.substr(0, comma));
         if (!RunNames::is_group_name(name))
             throw ConfigError("group '" + printable(text) + "' has no valid name",
                               "Give 1 to 16 lower-case letters, digits and '-', a letter first, such as 'masks' or "
                               "'preview,optional'");
         if (std::ranges::any_of(groups, [&](const ConsumerGroup& other) { return other.name == name; }))
             throw ConfigError("group '" + name + "' is named twice", "Give each group another name");
-        groups.push_back({.name = name, .optional = optional});
+        GroupPolicy policy;
+        if (comma < text.size())
+            if (const auto problem = GroupPolicy::parse(text.substr(comma + 1), policy))
+                throw ConfigError("group '" + printable(text) + "' " + *problem,
+                                  std::string("Accepted: NAME") + GroupPolicy::kForm);
+        groups.push_back({.name = name, .policy = policy});
     }
-    if (!groups.empty() && std::ranges::all_of(groups, &ConsumerGroup::optional))
+    if (!groups.empty() &&
+        std::ranges::all_of(groups, [](const ConsumerGroup& group) { return group.policy.optional; }))
         throw ConfigError("all groups are optional: the run would wait for none of them",
                           "Leave ',optional' out of one at least");
     if (!groups.empty() && options.drop_when_full != 0)
         throw ConfigError("drop_when_full is " + std::to_string(options.drop_when_full) + " in a run with groups",
-                          "Give 0, and make groups optional that may miss slabs");
+                          "Give 0; each group has its own policy, such as 'preview,drop-oldest'");
     return groups;
 }
 

@@ -65,7 +65,7 @@ std::vector<StitchedOutput> stitched_outputs(const RunConfig& config, std::span<
     const std::vector<GroupSettings> groups = config.groups();
     for (const std::string& processor : config.processors()) {
         const auto misses_tiles = [&](const GroupSettings& group) {
-            return group.optional && group.processor == processor;
+            return group.policy.optional && group.processor == processor;
         };
         if (std::ranges::any_of(groups, misses_tiles)) continue;
         const ProcessorResults* const results = ProcessorResults::of(processor);

@@ -60,7 +60,7 @@ std::vector<ConsumerGroup> consumer_groups(const RunConfig& config) {
     std::vector<ConsumerGroup> groups;
     for (const GroupSettings& group : config.groups())
         groups.push_back({.name = group.name,
-                          .optional = group.optional,
+                          .policy = group.policy,
                           .work = SlabWork::of(config_of_group(config, group, config.run_dir)).hash()});
     return groups;
 }

@@ -39,7 +39,7 @@ struct GroupsFixture : FixtureRun {
     }
     BrokerOptions options_of(const ConsumerGroup& group, ProgressLog& progress, BrokerOptions options) {
         options.group = group.name;
-        options.optional = group.optional;
+        options.policy = group.policy;
         options.progress = &progress;
         options.run_nonce = kNonce;
         options.allowed_uids = {1000};

@@ -33,14 +33,17 @@ GROUPED = DOCUMENTS["grouped"]
 class FlagTest(unittest.TestCase):
     def test_a_group_has_a_name_a_processor_and_a_number(self):
         for text, group in (
-            ("a=npy", groups.Group("a", "npy", 1, False)),
-            ("masks=mask-png:8", groups.Group("masks", "mask-png", 8, False)),
-            ("preview=post.py:show:1,optional", groups.Group("preview", "post.py:show", 1, True)),
-            ("p2=post.py:show", groups.Group("p2", "post.py:show", 1, False)),
-            ("x=exec:./tool --rate=3:12", groups.Group("x", "exec:./tool --rate=3", 12, False)),
-            ("abcdefghijklmn-6=so:./mine.so,optional", groups.Group("abcdefghijklmn-6", "so:./mine.so", 1, True)),
+            ("a=npy", ("a", "npy", "1", 1, False)),
+            ("masks=mask-png:8", ("masks", "mask-png", "8", 8, False)),
+            ("masks=mask-png:2..16,drop-oldest", ("masks", "mask-png", "2..16", 2, False)),
+            ("preview=post.py:show:1,optional", ("preview", "post.py:show", "1", 1, True)),
+            ("preview=post.py:show,drop-oldest,optional", ("preview", "post.py:show", "1", 1, True)),
+            ("p2=post.py:show", ("p2", "post.py:show", "1", 1, False)),
+            ("x=exec:./tool --rate=3:12", ("x", "exec:./tool --rate=3", "12", 12, False)),
+            ("abcdefghijklmn-6=so:./mine.so,optional", ("abcdefghijklmn-6", "so:./mine.so", "1", 1, True)),
         ):
-            self.assertEqual(group, groups.parsed(text), text)
+            of = groups.parsed(text)
+            self.assertEqual(group, (of.name, of.processor, of.number, of.consumers, of.optional), text)
 
     def test_contradictions_are_refused(self):
         two = "a=npy\nb=checksum"

@@ -89,7 +89,7 @@ struct GroupsProducer : FixtureRun {
             brokers.push_back(
                 {records[i]->ledger, *groups[i]->port, groups[i]->heartbeats, memory,
                  BrokerOptions{.group = group.name,
-                               .optional = group.optional,
+                               .policy = group.policy,
                                .run_nonce = kNonce,
                                .allowed_uids = {1000},
                                .max_failures = 1,

@@ -257,6 +257,22 @@ TEST_F(Parsing, SplitsProcessorsAtCommas) {
     EXPECT_FALSE(several.has_processor("mask") || one.has_processor("cut-out"));
 }
 
+TEST_F(Parsing, AGroupHasANumberOfConsumersAndAPolicy) {
+    const auto groups = parse({"--group=a=npy", "--group=b=post.py:show:2..8,drop-oldest",
+                               "--group=c=checksum,optional", "--group=d=none:1..1,drop-oldest,optional"})
+                            .groups();
+    ASSERT_EQ(groups.size(), 4U);
+    EXPECT_EQ(groups[0].policy, GroupPolicy{});
+    EXPECT_EQ(groups[0].consumers, "1");
+    EXPECT_EQ(groups[1].policy, (GroupPolicy{.when_full = WhenFull::DropOldest}));
+    EXPECT_EQ(groups[1].consumers, "2..8");
+    EXPECT_EQ(groups[1].text(), "b=post.py:show") << "the policy changes no result";
+    EXPECT_EQ(groups[2].policy, GroupPolicy{.optional = true});
+    EXPECT_EQ(groups[3].policy, (GroupPolicy{.optional = true, .when_full = WhenFull::DropOldest}));
+    for (std::size_t i = 0; i < groups.size(); ++i) EXPECT_EQ(groups[i].policy.drops_oldest(), i > 0);
+    EXPECT_FALSE((GroupPolicy{.optional = true, .when_full = WhenFull::Spill}.drops_oldest()));
+}
+
 TEST_F(Parsing, ASinkSelectsTheProcessorUnlessOneIsNamed) {
     EXPECT_EQ(parse({"--profile", "embeddings"}).processor, "embeddings-sqlite");
     for (const char* sink : {"postgres://u@h/d", "postgresql:///d?host=/run/p", "dbname=d"}) {
