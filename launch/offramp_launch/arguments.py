@@ -129,7 +129,7 @@ def setting_given(name, argv, environment=os.environ):
         return given
     try:
         found = re.search(
-            rf"""(?m)^\s*{name}\s*=\s*(?:"([^"\n]*)|'([^'\n]*)|([^"'#\n]*))""",
+            rf"""(?m)^\s*{name}\s*=\s*(?:\"{{3}}([^"]*)|"([^"\n]*)|'([^'\n]*)|([^"'#\n]*))""",
             pathlib.Path(taken.get("--config") or environment["OFFRAMP_CONFIG"]).read_text(),
         )
     except (KeyError, OSError, UnicodeDecodeError):

@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import names_in
+from offramp_launch.arguments import names_in, setting_given
 from offramp_launch.contact_sheet import Row, write_html, write_png
 
 MODEL = "cutout"
@@ -14,7 +14,7 @@ PROCESSORS_FOR_OWN = "mask-png,cut-out"
 INPUT_FLAGS = ("--input", "--source", "--batches", "--profile", "--config")
 MODEL_FLAGS = ("--model", "--weights")
 # Flags that choose a model, or accept any.
-SETTLED_BY = (*MODEL_FLAGS, "--profile", "--config", "--random-weights")
+SETTLED_BY = (*MODEL_FLAGS, "--profile", "--random-weights")
 SOURCES_OF_PICTURES = ("images", "jsonl", "webdataset")
 # Models whose input is not images.
 WITHOUT_IMAGES = ("copy", "encoder")
@@ -48,9 +48,8 @@ def shipped_model_flags(argv, config, environment=os.environ):
 
 
 def is_given(argv, flags, environment):
-    words = names_in(argv)
-    words.update(flag for flag in flags if environment.get("OFFRAMP_" + flag[2:].replace("-", "_").upper()))
-    return bool(words.intersection(flags))
+    """By flag, variable or settings file."""
+    return not names_in(argv).isdisjoint(flags) or any(setting_given(flag[2:], argv, environment) for flag in flags)
 
 
 def show(places, output, config):

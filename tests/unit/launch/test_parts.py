@@ -971,15 +971,32 @@ class RunCommandTest(unittest.TestCase):
         self.assertEqual(
             taken[:2], demo.shipped_model_flags(["--input=/photos", "--transform", "class-map"], pictures, {})
         )
-        for flag in tuple(
-            "--model=deeplabv3-resnet50 --weights=w --profile=article --config=c --random-weights".split()
-        ):
+        for flag in tuple("--model=deeplabv3-resnet50 --weights=w --profile=article --random-weights".split()):
             self.assertEqual([], demo.shipped_model_flags(["--input", "/photos", flag], pictures, {}), flag)
         self.assertEqual(
             [], demo.shipped_model_flags(["--input", "/photos"], pictures, {"OFFRAMP_RANDOM_WEIGHTS": "1"})
         )
         self.assertEqual([], demo.shipped_model_flags(["--input", "/lines"], {**pictures, "source": "text"}, {}))
         self.assertEqual([], demo.shipped_model_flags(["--batches", "3"], pictures, {}))
+
+    def test_a_settings_file_counts_like_flags(self):
+        pictures = {"source": "images", "model": "deeplabv3-resnet50"}
+        with tempfile.NamedTemporaryFile("w+", suffix=".toml") as file:
+            for text, added in (
+                ('input = "/photos"', ["--model", "cutout", "--processor", "mask-png,cut-out"]),
+                ('input = "/photos"\nprocessor = "npy"', ["--model", "cutout"]),
+                ('input = "/photos"\ngroup = """\na=npy\nb=checksum\n"""', ["--model", "cutout"]),
+                ('input = "/photos"\nmodel = "copy"', []),
+                ('input = "/photos"\nweights = "w.safetensors"', []),
+                ("batch = 3", []),
+            ):
+                with self.subTest(text):
+                    file.seek(0)
+                    file.truncate()
+                    file.write(text)
+                    file.flush()
+                    self.assertEqual(added, demo.shipped_model_flags(["--config", file.name], pictures, {}))
+                    self.assertEqual(added, demo.shipped_model_flags([], pictures, {"OFFRAMP_CONFIG": file.name}))
 
     def test_the_demo_keeps_a_requested_model_and_processor(self):
         places = Places(root="/offramp")
