@@ -28,7 +28,7 @@
 namespace offramp {
 
 inline constexpr std::uint64_t kLedgerMagic = 0x524447454c46464fULL;  // "OFFLEGDR"
-inline constexpr std::uint32_t kLedgerVersion = 2;
+inline constexpr std::uint32_t kLedgerVersion = 3;
 inline constexpr std::uint32_t kMaxHolders = 8;
 inline constexpr std::uint32_t kMaxConsumers = 1U << 11;
 inline constexpr std::uint32_t kMaxSlabs = 1U << 20;
@@ -67,7 +67,7 @@ struct SlabEntry {
     std::uint64_t word;      // state, attempt, generation
     std::uint64_t failures;  // the failure count: deaths that this filling may have caused
     std::array<std::uint64_t, kMaxHolders> holders;
-    std::uint64_t lost;  // the generation that another group of consumers could not process; 0: none
+    std::uint64_t lost;  // the generation that a group of consumers lost for the whole run; 0: none
     std::array<std::uint64_t, 5> reserved;
 };
 

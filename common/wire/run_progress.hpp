@@ -8,7 +8,7 @@
 // A run's progress record, at the end of the ledger object. With it, a producer that recovers the run continues to
 // count where its predecessor stopped.
 //
-//   RunProgress (512 bytes)   what does not change | current | two ProgressRecords, of which one is current
+//   RunProgress (1024 bytes)   what does not change | current | two ProgressRecords, of which one is current
 //
 // The broker's thread writes the record that is not current, makes it current by one store of its sequence number, and
 // only then takes the step that the record counts (publish, complete, dead_letter, drop). After a death in between, the
@@ -22,7 +22,7 @@ namespace offramp {
 //
 //   slabs | batches | samples | bytes   (32 bytes)
 //
-// Version rule: like the ledger's, whose progress record contains three of these (run_progress.hpp).
+// Version rule: like the ledger's, whose progress record contains six of these (run_progress.hpp).
 struct SlabTotals {
     std::uint64_t slabs = 0;
     std::uint64_t batches = 0;  // counted with the slab that contains a batch's last rows
@@ -70,6 +70,12 @@ struct ProgressRecord {
     SlabTotals completed;
     SlabTotals dead_letters;
     std::uint64_t dropped;  // samples before the high-water mark that were dropped because no slab was free
+    // --- of a run with groups of consumers ---
+    SlabTotals dropped_waiting;  // of these: slabs that waited for the group
+    // Slabs of `dead_letters` and of `dropped_waiting` that no group had lost before: the run's totals are the sums
+    // over its required groups.
+    SlabTotals first_dead_letters;
+    SlabTotals first_dropped;
     std::array<std::uint64_t, 1> reserved;
 };
 
@@ -80,13 +86,13 @@ struct RunProgress {
     std::uint64_t producers;    // number of producers so far
     std::uint64_t current;      // sequence of the current record; 0: nothing was counted yet
     std::uint64_t done_before;  // items that earlier runs into the same output folder had completed
-    std::array<std::uint64_t, 18> reserved;
+    std::array<std::uint64_t, 58> reserved;
     std::array<ProgressRecord, 2> records;
 };
 
-static_assert(sizeof(ProgressRecord) == 160 && std::has_unique_object_representations_v<ProgressRecord>);
+static_assert(sizeof(ProgressRecord) == 256 && std::has_unique_object_representations_v<ProgressRecord>);
 static_assert(offsetof(ProgressRecord, published) == 48 && offsetof(ProgressRecord, dead_letters) == 112);
-static_assert(sizeof(RunProgress) == 512 && std::has_unique_object_representations_v<RunProgress>);
-static_assert(offsetof(RunProgress, current) == 32 && offsetof(RunProgress, records) == 192);
+static_assert(sizeof(RunProgress) == 1024 && std::has_unique_object_representations_v<RunProgress>);
+static_assert(offsetof(RunProgress, current) == 32 && offsetof(RunProgress, records) == 512);
 
 }  // namespace offramp

@@ -127,9 +127,8 @@ void WholeSlabs::adopt() {
     }
     for (const auto& group : groups_) {
         if (group->is_optional()) continue;
-        const BrokerReport report = group->report();
-        totals_.published = report.published;
-        if (report.dead_lettered.samples >= totals_.dead_lettered.samples) totals_.dead_lettered = report.dead_lettered;
+        totals_.published = group->report().published;
+        totals_.dead_lettered += group->counted().first_dead_letters;
     }
     totals_.completed = totals_.published;
     totals_.completed -= totals_.dead_lettered;
@@ -240,9 +239,6 @@ void Broker::report_to_whole(BrokerOptions& options) {
 
 void Broker::adopt(std::span<const AdoptedSlabs> groups) {
     expect(groups.size() == groups_.size(), "each group is adopted");
-    for (std::size_t i = 0; whole_ && i < groups.size(); ++i)
-        for (const PublishedSlab& slab : groups[i].dead_letters)
-            if (!groups_[i]->is_optional()) whole_->mark_lost(slab.slab, groups_[i]->generation(slab.slab));
     for (std::size_t i = 0; i < groups.size(); ++i) groups_[i]->adopt(groups[i]);
     if (whole_) whole_->adopt();
 }

@@ -72,8 +72,7 @@ class WholeSlabs {
 
     // In each group that has this filling.
     void mark_lost(std::uint32_t slab, std::uint64_t generation);
-    // Continues after a recovery, with lost slabs marked. Where several groups had dead letters before it, the total of
-    // lost slabs is the largest of these groups' totals.
+    // Continues after a recovery, with lost slabs marked.
     void adopt();
     void note_published(const PublishedSlab& published);
     // A required group completed it; true if the slab is completed by that.

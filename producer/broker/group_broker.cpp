@@ -35,8 +35,8 @@ GroupBroker::GroupBroker(BrokerGroup group, SlabExchange& exchange, PeerWatch& w
 
 void GroupBroker::adopt(const AdoptedSlabs& adopted) {
     continued_.adopt(adopted.in_flight, adopted.dead_letters);
-    if (options_.policy.optional) {
-        const SlabTotals dropped{.samples = options_.progress->totals().dropped};
+    if (!options_.group.empty()) {
+        const SlabTotals dropped = counted().dropped_waiting;
         totals_.published += dropped;
         totals_.dropped += dropped;
     }

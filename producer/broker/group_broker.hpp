@@ -19,6 +19,7 @@
 #include "producer/broker/liveness_monitor.hpp"
 #include "producer/broker/peers.hpp"
 #include "producer/broker/run_end.hpp"
+#include "producer/broker/run_records.hpp"
 #include "producer/broker/shortage_report.hpp"
 #include "producer/broker/slab_records.hpp"
 #include "producer/broker/spill.hpp"
@@ -98,6 +99,8 @@ class GroupBroker {
     const SlabLedger& ledger() const { return ledger_; }
     bool is_optional() const { return options_.policy.optional; }
     const SlabMemory& memory() const { return memory_; }
+    // What its progress record counts.
+    ProgressRecord counted() const { return options_.progress->totals(); }
     std::uint64_t generation(std::uint32_t slab) const { return ledger_.word(slab).generation; }
     const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }
     const std::vector<int>& wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }

@@ -22,7 +22,7 @@ ProgressLog::ProgressLog(RunProgress& memory) : memory_(memory) {
                             "Another process wrote to the ledger: start the run again");
 }
 
-void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation) {
+void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation, bool was_lost) {
     const std::uint64_t sequence = load_word(memory_.current) + 1;
     ProgressRecord& next = memory_.records[sequence & 1];
     next = current();
@@ -42,10 +42,13 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
             break;
         case CountedStep::DeadLetter:
             next.dead_letters += slab.totals();
+            if (!was_lost) next.first_dead_letters += slab.totals();
             break;
         case CountedStep::Drop:
             next.published -= slab.totals();
             next.dropped += slab.samples;
+            next.dropped_waiting += slab.totals();
+            if (!was_lost) next.first_dropped += slab.totals();
             break;
         case CountedStep::None:
             break;

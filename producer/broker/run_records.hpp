@@ -19,7 +19,8 @@ class ProgressLog {
     // Continues from the record; fresh memory starts at zero.
     explicit ProgressLog(RunProgress& memory);
 
-    void count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation);
+    // `was_lost`: another group has lost the slab for the whole run.
+    void count(CountedStep step, const PublishedSlab& slab, std::uint64_t generation, bool was_lost = false);
 
     // A copy of the record that counts.
     ProgressRecord totals() const { return current(); }
@@ -34,7 +35,7 @@ class ProgressLog {
 
 // Counts a step of a run that has a log, immediately before the ledger takes it. `log`: null for none.
 inline void count_step(ProgressLog* log, CountedStep step, const PublishedSlab& slab, const SlabLedger& ledger) {
-    if (log != nullptr) log->count(step, slab, ledger.word(slab.slab).generation);
+    if (log != nullptr) log->count(step, slab, ledger.word(slab.slab).generation, ledger.is_lost(slab.slab));
 }
 
 // The part of a run that outlives its producer: the memory, with the ledger and the progress record. A new run creates

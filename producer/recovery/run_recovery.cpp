@@ -38,6 +38,7 @@ void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) 
         ledgers_.push_back(SlabLedger::adopt(memory_[i].ledger(), epoch(), progress.last_step()));
     }
     require_same_generations();
+    mark_last_losses();
     for (std::size_t i = 0; i < memory_.size(); ++i) {
         const ProgressLog progress(memory_[i].progress());
         predecessors_.push_back(
@@ -86,26 +87,34 @@ void RunRecovery::require_same_generations() {
     }
 }
 
+// A required group counted a slab as lost, and a death may have left that unmarked in the others.
+void RunRecovery::mark_last_losses() {
+    for (std::size_t i = 0; i < memory_.size(); ++i) {
+        const SlabLedger::LastStep step = ProgressLog(memory_[i].progress()).last_step();
+        const bool loses = step.kind == CountedStep::DeadLetter || step.kind == CountedStep::Drop;
+        if (!loses || layout_.groups[i].policy.optional || step.slab >= layout_.spans.slab_count) continue;
+        for (SlabLedger& ledger : ledgers_)
+            if (ledger.word(step.slab).generation == step.generation) ledger.mark_lost(step.slab);
+    }
+}
+
 Predecessor RunRecovery::whole() const {
     Predecessor whole;
     std::set<std::uint32_t> seen;
-    std::set<std::uint32_t> lost_slabs;  // a death may have left them unmarked
+    SlabTotals dead_letters;
     for (std::size_t i = 0; i < predecessors_.size(); ++i) {
         if (layout_.groups[i].policy.optional) continue;
         const Predecessor& group = predecessors_[i];
         for (const PublishedSlab& slab : group.in_flight)
             if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);
-        for (const PublishedSlab& slab : group.dead_letters) lost_slabs.insert(slab.slab);
-        const SlabTotals lost = std::max(whole.totals.dead_letters, group.totals.dead_letters,
-                                         [](const auto& a, const auto& b) { return a.samples < b.samples; });
+        dead_letters += group.totals.first_dead_letters;
         whole.totals = group.totals;
-        whole.totals.dead_letters = lost;
     }
+    whole.totals.dead_letters = dead_letters;
     whole.totals.completed = whole.totals.published;
     whole.totals.completed -= whole.totals.dead_letters;
     for (const PublishedSlab& slab : whole.in_flight)
-        if (!lost_slabs.contains(slab.slab) &&
-            !std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
+        if (!std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
             whole.totals.completed -= slab.totals();
     std::ranges::sort(whole.in_flight, {}, &PublishedSlab::items_through);
     return whole;

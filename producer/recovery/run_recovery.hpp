@@ -79,6 +79,7 @@ class RunRecovery {
   private:
     void count_last_publication(const BatchNumbers& numbers);
     void require_same_generations();
+    void mark_last_losses();
     Predecessor whole() const;
 
     const Layout layout_;

@@ -404,13 +404,6 @@ MUTANTS = (
         ("broker_test",),
     ),
     Mutant(
-        "a recovered dead letter is not marked",
-        GROUPS,
-        "whole_->mark_lost(slab.slab, groups_[i]->generation(slab.slab));",
-        "whole_->mark_lost(slab.slab, 0);",
-        ("broker_test",),
-    ),
-    Mutant(
         "marks of lost slabs are not read",
         GROUPS,
         "            fate.lost = group->ledger().is_lost(slab);\n",
@@ -420,7 +413,7 @@ MUTANTS = (
     Mutant(
         "optional groups are waited for",
         GROUPS,
-        "    if (options.optional) return;\n",
+        "    if (options.policy.optional) return;\n",
         "",
         ("broker_test",),
     ),
@@ -509,10 +502,17 @@ MUTANTS = (
         ("recovery_test",),
     ),
     Mutant(
-        "an unmarked dead letter counts as completed",
+        "an unmarked loss counts as completed",
         RECOVERY,
-        "        if (!lost_slabs.contains(slab.slab) &&\n            ",
-        "        if (",
+        "    mark_last_losses();\n",
+        "",
+        ("recovery_test",),
+    ),
+    Mutant(
+        "a recovery counts the dead letters of one group",
+        RECOVERY,
+        "        dead_letters += group.totals.first_dead_letters;\n",
+        "        dead_letters = group.totals.first_dead_letters;\n",
         ("recovery_test",),
     ),
 )

@@ -438,6 +438,32 @@ TEST_F(GroupRecovery, AnyDeathOfARecoveryCostsNothing) {
     }
 }
 
+// Groups a and b have dead letters on different slabs.
+TEST_F(GroupRecovery, DeadLettersOfSeveralGroupsAddUp) {
+    producer_dies({}, [](GroupsProducer& producer) {
+        for (std::uint64_t batch = 0; batch < 2; ++batch) {
+            ProducersConsumer a(producer, 0, 11 + static_cast<pid_t>(2 * batch));
+            ProducersConsumer b(producer, 1, 12 + static_cast<pid_t>(2 * batch));
+            producer.publish(batch);
+            ProducersConsumer& crashing = batch == 0 ? a : b;
+            (batch == 0 ? b : a).release_all();
+            crashing.receive();
+            crashing.work_on(crashing.tickets.at(0));
+            crashing.die();
+            for (ProducersConsumer* consumer : {&a, &b})
+                if (consumer != &crashing) consumer->send(Disconnect{consumer->welcome->session});
+        }
+        EXPECT_EQ(producer.report().dead_lettered.slabs, 2U);
+    });
+    const auto next = go_on();
+    EXPECT_EQ(next->whole.totals.dead_letters.slabs, 2U);
+    EXPECT_EQ(next->whole.totals.dead_letters.samples, 2 * kRows);
+    EXPECT_EQ(next->whole.totals.completed.slabs, 0U);
+    EXPECT_EQ(next->report().dead_lettered.slabs, 2U);
+    EXPECT_EQ(next->report().completed.slabs, 0U);
+    EXPECT_TRUE(next->report().conserved());
+}
+
 }  // namespace
 }  // namespace offramp
 

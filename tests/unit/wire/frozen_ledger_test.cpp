@@ -5,7 +5,7 @@
 #include "common/wire/run_progress.hpp"
 #include "tests/unit/wire/hex_dump.hpp"
 
-// The bytes of version 2. When one of these fails, either the change is a mistake, or kLedgerVersion rises
+// The bytes of version 3. When one of these fails, either the change is a mistake, or kLedgerVersion rises
 // with it.
 namespace offramp {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // A word whose bytes encode its position.
 constexpr std::uint64_t word(std::uint64_t i) { return 0x0101010101010101 * i + i; }
 
-TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 2U); }
+TEST(FrozenLedger, Version) { EXPECT_EQ(kLedgerVersion, 3U); }
 
 TEST(FrozenLedger, Header) {
     LedgerHeader header{};
@@ -118,7 +118,10 @@ TEST(FrozenLedger, ProgressRecord) {
                                 .completed = {word(11), word(12), word(13), word(14)},
                                 .dead_letters = {word(15), word(16), word(17), word(18)},
                                 .dropped = word(19),
-                                .reserved = {word(20)}};
+                                .dropped_waiting = {word(20), word(21), word(22), word(23)},
+                                .first_dead_letters = {word(24), word(25), word(26), word(27)},
+                                .first_dropped = {word(28), word(29), word(30), word(31)},
+                                .reserved = {word(32)}};
     const auto* words = reinterpret_cast<const std::uint64_t*>(&record);
     for (std::size_t i = 0; i < sizeof record / sizeof *words; ++i) EXPECT_EQ(words[i], word(i + 1)) << i;
 }
@@ -130,10 +133,10 @@ TEST(FrozenLedger, Progress) {
                          .producers = word(4),
                          .current = word(5),
                          .done_before = word(6)};
-    progress.records[0].sequence = word(25);
-    progress.records[1].sequence = word(45);
+    progress.records[0].sequence = word(65);
+    progress.records[1].sequence = word(97);
     const auto* words = reinterpret_cast<const std::uint64_t*>(&progress);
-    for (const std::size_t i : {0, 1, 2, 3, 4, 5, 24, 44}) EXPECT_EQ(words[i], word(i + 1)) << i;
+    for (const std::size_t i : {0, 1, 2, 3, 4, 5, 64, 96}) EXPECT_EQ(words[i], word(i + 1)) << i;
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Publish), 1U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::Complete), 2U);
     EXPECT_EQ(static_cast<std::uint64_t>(CountedStep::DeadLetter), 3U);
