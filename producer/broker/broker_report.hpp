@@ -94,8 +94,9 @@ struct GroupReport {
     bool optional = false;
     SlabTotals published, completed, dead_lettered, in_flight, dropped;
     std::array<std::uint32_t, kSlabStates> slabs{};
-    std::uint32_t consumers = 0;  // present
-    std::string shortage;         // why it keeps the run from a free slab; empty: it does not
+    std::uint64_t last_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
+    std::uint32_t consumers = 0;        // present
+    std::string shortage;               // why it keeps the run from a free slab; empty: it does not
 };
 
 // How often each reason to refuse a message occurred, by its words (refusals.hpp).

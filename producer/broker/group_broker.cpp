@@ -130,6 +130,7 @@ GroupReport GroupBroker::group_report(const BrokerReport& of_it) const {
             .in_flight = of_it.in_flight,
             .dropped = of_it.dropped,
             .slabs = of_it.slabs,
+            .last_release_ns = of_it.last_release_ns,
             .consumers = static_cast<std::uint32_t>(peers_.present()),
             .shortage = of_it.shortage};
 }

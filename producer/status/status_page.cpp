@@ -123,6 +123,7 @@ json groups_json(const BrokerReport& broker) {
                         {"in_flight_samples", group.in_flight.samples},
                         {"waiting_slabs", of(SlabState::Ready)},
                         {"leased_slabs", of(SlabState::Leased)},
+                        {"last_release_ns", group.last_release_ns},
                         {"consumers", group.consumers},
                         {"shortage", group.shortage}});
     }
