@@ -17,6 +17,7 @@ FOLDER = "groups"  # in the run directory: a folder for each group, which is a r
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 NUMBER = re.compile(r"[0-9]+(\.\.[0-9]+)?")
 OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
+TRACES = "--trace-dir"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,9 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     named = f"{group.name}={group.processor}"
     title = f"The settings of the consumers of group {group.name}; the run's are in {run_dir.file(SETTINGS)}"
     shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}, title).encode())
-    flags = without_values([*argv, *found], (FLAG, "--processor", "--config"))
+    flags = without_values([*argv, *found], (FLAG, "--processor", "--config", TRACES))
+    if settled.get(TRACES[2:]):
+        flags += [TRACES, os.path.join(settled[TRACES[2:]], group.name)]
     if take_values(argv, ("--config",))[0] or os.environ.get("OFFRAMP_CONFIG"):
         flags += ["--config", str(folder / SETTINGS)]  # instead of the run's, which may name all groups
     command = consumer_command(places, flags, folder, settled["output"], sum(each.consumers for each in groups))

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -39,6 +40,10 @@ def asked_in(run_dir):
         return json.loads((run_dir / "live/trace-request.json").read_text())
     except (OSError, ValueError):
         return None
+
+
+def without_pid(name):
+    return re.sub(r" \d+", "", name)
 
 
 class Traced(Hosted):
@@ -112,6 +117,39 @@ class Traced(Hosted):
             self.assertEqual(0, run.wait(), run.logs())
             self.assertEqual(wanted, run.files())
             self.assertIsNone(asked_in(run.run_dir), "the request does not outlive its run")
+
+    def test_a_run_with_groups(self):
+        flags = [*COPY[: COPY.index("--consumers")], "--batches", "3000"]
+        with (
+            LaunchedRun(*flags, "--group", "arrays=checksum:1", "--group", "sums=records:1") as run,
+            run.gate() as gate,
+        ):
+            run.start()
+            gate.let(SLABS_AT_ONCE)
+            run.until(lambda: len(run.status().get("consumers") or []) == 2, "both consumers")
+            run.until(lambda: run.status().get("state") == "running", "that it runs")
+            into = run.folder / "traced"
+            tracing = self.trace(run, "--into", str(into))
+            asked = self.asked(run, tracing)
+
+            def it_is_over():
+                gate.let(SLABS_AT_ONCE)
+                time.sleep(LOOK_SECONDS)
+                return tracing.poll() is not None
+
+            run.until(it_is_over, "the end of the command")
+            self.assertEqual(0, tracing.returncode, printed := tracing.stdout.read())
+            self.assertNotIn("missing: ", printed)
+            self.check_trace(into, asked, ["producer", "consumer", "consumer"])
+            events = json.loads((into / "trace.json").read_text())["traceEvents"]
+            names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+            self.assertEqual(
+                ["producer", "consumer of arrays", "consumer of sums"], [without_pid(name) for name in names]
+            )
+            self.assertEqual([], list(run.run_dir.rglob("logs/trace-2*")), "the files are in the requested folder")
+            gate.open()
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual([], list(run.run_dir.rglob("trace-request.json")), "no request outlives its run")
 
     @in_python
     def test_a_loop_of_the_user_one_of_whose_consumers_dies_meanwhile(self):

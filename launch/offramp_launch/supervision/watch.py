@@ -100,7 +100,7 @@ class Watch(ProcessLoop):
         if plan.follows:
             self._follower.take_up(plan.follows)
         self._reload: Reload | None = None  # the latest
-        self._traces = TraceRequests(plan.run_dir, self._timers)
+        self._traces = TraceRequests(plan.run_dir, self._timers, {each.name: each.folder for each in plan.groups})
 
     def close(self):
         self._traces.close()
@@ -282,11 +282,12 @@ class Watch(ProcessLoop):
         """Traces the producer and all its known consumers; not the consumers when they run as another user."""
         self._look()  # include consumers that joined just now
         programs = []
-        if self._status.get("pid") and self._status.get("state") not in ENDS:
-            programs.append(("producer", self._status["pid"]))
-        # A group's consumers see only the group's folder, where no request is written.
-        if not self._plan.account and not self._groups:
-            programs += [("consumer", consumer["pid"]) for consumer in self._status.get("consumers") or []]
+        # The producer looks for requests in the whole run's directory, a group's consumers in their group's.
+        if self._status.get("pid") and self._status.get("state") not in ENDS and not self._plan.run_dir.group:
+            programs.append(("producer", self._status["pid"], ""))
+        if not self._plan.account:
+            consumers = self._status.get("consumers") or []
+            programs += [("consumer", each["pid"], self._groups and each.get("group") or "") for each in consumers]
         return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, programs)}
 
     def _consumers_that_are(self, what):

@@ -42,21 +42,21 @@ def start(places, argv):
         f"run {reply['run_id']}: recording {(request['until_ns'] - request['from_ns']) / 1e9:g} s of {len(request['programs'])} programs",
         flush=True,
     )
-    folder = pathlib.Path(request["folder"])
-    missing = wait_for_answers(folder, request)
+    folders = {
+        "": pathlib.Path(request["folder"]),
+        **{group: pathlib.Path(path) for group, path in request["groups"].items()},
+    }
+    folder, missing = folders[""], wait_for_answers(folders, request)
     for program, why in missing:
-        print(f"  missing: {program['process']} {program['pid']}, {why}")
-    # consumers by pid
-    files = sorted(
-        folder.glob("*.jsonl"), key=lambda file: (not file.name.startswith("producer"), len(file.name), file.name)
-    )
+        print(f"  missing: {name_of(program['process'], program['pid'], program['group'])}, {why}")
+    files = [(group, file) for group in folders for file in sorted(folders[group].glob("*.jsonl"), key=place_of)]
     if not files:
         raise LaunchError(
             "no program of the run answered", "They may already be recording (--trace-dir)", ExitCode.NO_SUCH_RUN
         )
     write(files, Outline((request["from_ns"], request["until_ns"])), f"Run {reply['run_id']}", into or folder)
-    if into not in (None, folder):
-        shutil.rmtree(folder, ignore_errors=True)
+    for each in folders.values() if into not in (None, folder) else ():
+        shutil.rmtree(each, ignore_errors=True)
     return int(ExitCode.OK)
 
 
@@ -67,26 +67,38 @@ def number(text):
         raise UsageError(f"--seconds '{text}' is not a number", "./launch/offramp trace --seconds 5") from None
 
 
-def wait_for_answers(folder, request):
+def place_of(file):
+    """The order of a group's files, or of those of a run without groups: the producer first, then consumers by pid."""
+    return not file.name.startswith("producer"), len(file.name), file.name
+
+
+def name_of(process, pid, group):
+    return f"{process} {pid}{f' of {group}' if group else ''}"
+
+
+def wait_for_answers(folders, request):
     """Blocks at most PATIENCE_SECONDS after the recording. Returns (program, why) of those without an answer."""
     waited_for, gone = list(request["programs"]), []
     while waited_for and time.monotonic_ns() < request["until_ns"] + PATIENCE_SECONDS * 10**9:
         time.sleep(LOOK_SECONDS)
         # checked before the files: a program that has ended wrote its file before
         ended = [program for program in waited_for if not is_alive(program["pid"])]
-        there = {program["pid"] for program in waited_for if file_of(folder, program).exists()}
+        there = {program["pid"] for program in waited_for if file_of(folders, program).exists()}
         gone += [(program, "which ended without an answer") for program in ended if program["pid"] not in there]
         waited_for = [program for program in waited_for if program["pid"] not in there and program not in ended]
     late = f"which did not answer within {PATIENCE_SECONDS} s: it is busy with one slab, or already recording (--trace-dir)"
     return gone + [(program, late) for program in waited_for]
 
 
-def file_of(folder, program):
-    return folder / f"{program['process']}-{program['pid']}.jsonl"
+def file_of(folders, program):
+    return folders[program["group"]] / f"{program['process']}-{program['pid']}.jsonl"
 
 
 def write(files, outline, title, into):
-    """Writes the trace, then the picture. Each reads the files again, one program at a time."""
+    """
+    Writes the trace, then the picture. Each reads the files again, one program at a time. `files`: (the name of its
+    group or "", the file) of each program.
+    """
     where = into / "trace.json"
     try:
         with open(where, "w", encoding="utf-8") as out:
@@ -103,14 +115,15 @@ def write(files, outline, title, into):
 
 def noted(files, outline):
     """Reads one program at a time, notes it in the outline, and yields it for chrome_events.write()."""
-    for group, file in enumerate(files, start=1):
+    for number, (group, file) in enumerate(files, start=1):
         program = read_program(file)
+        name = name_of(program.process, program.pid, group)
         outline.note(program)
         if program.not_kept:
             print(
-                f"  {program.process} {program.pid}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds"
+                f"  {name}: {program.not_kept} later time ranges were dropped: the recording was full. Use fewer --seconds"
             )
-        yield program, group, f"{program.process} {program.pid}", outline.window[0]
+        yield program, number, name, outline.window[0]
 
 
 def draw(files, outline, title, into):
@@ -118,7 +131,7 @@ def draw(files, outline, title, into):
         print("no picture: nothing was recorded")
         return
     view = outline.view()
-    shown = Trace(tuple(read_program(file, view) for file in files), outline.window)
+    shown = Trace(tuple(read_program(file, view) for _, file in files), outline.window)
     try:
         draw_timeline(shown, outline, title, [into / name for name in PICTURES])
         print(f"picture: {into / PICTURES[0]}, {PICTURES[1]}")

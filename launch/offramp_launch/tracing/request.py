@@ -7,7 +7,7 @@ import secrets
 import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, WriteError
-from offramp_launch.run_dir import LIVE
+from offramp_launch.run_dir import LIVE, LOGS
 
 REQUEST = f"{LIVE}/trace-request.json"
 LEAST_SECONDS, MOST_SECONDS = 0.1, 60
@@ -19,17 +19,18 @@ PATIENCE_SECONDS = 10
 
 class TraceRequests:
     """
-    At most one request at a time. Owns: RUN_DIR/live/trace-request.json. Borrows: run directory, timers. Thread: the
-    loop's. Blocks: never.
+    At most one request at a time. Owns: live/trace-request.json in the run directory, and in that of each group, where
+    its consumers look. Borrows: run directory, timers. Thread: the loop's. Blocks: never.
     """
 
-    def __init__(self, run_dir, timers):
-        self._run_dir, self._timers = run_dir, timers
+    def __init__(self, run_dir, timers, groups=()):
+        """`groups`: the folders of the run's groups by name."""
+        self._folders, self._timers = {"": run_dir.path, **dict(groups)}, timers
         self._current = None  # its id, until its time for answers is over
         self._over_at = 0.0  # by the timers' clock
 
     def begin(self, seconds, programs):
-        """`programs`: (process, pid) of those that should answer. Returns the request, for the control socket."""
+        """`programs`: (process, pid, the name of its group or "") of those that should answer. Returns the request."""
         if (
             not isinstance(seconds, (int, float))
             or isinstance(seconds, bool)
@@ -52,23 +53,32 @@ class TraceRequests:
             "from_ns": begin,
             "until_ns": begin + int(seconds * 1e9),
         }
-        folder = self._put(request)
+        try:
+            answers = {group: str(self._put(request, folder)) for group, folder in self._folders.items()}
+        except WriteError:
+            self.close()
+            raise
         patience = LEAD_SECONDS + seconds + PATIENCE_SECONDS
         self._current, self._over_at = request["id"], self._timers.now() + patience
         self._timers.after(patience, lambda: self._end(request["id"]))
         return {
             **request,
-            "folder": str(folder),
-            "programs": [{"process": process, "pid": pid} for process, pid in programs],
+            "folder": answers.pop(""),
+            "groups": answers,  # the folders of their consumers' answers
+            "programs": [
+                {"process": process, "pid": pid, "group": group if group in answers else ""}
+                for process, pid, group in programs
+            ],
         }
 
-    def _put(self, request):
+    @staticmethod
+    def _put(request, run_dir):
         """Creates the folder for answers, then the request: both, or neither. Errors: LaunchError (CANNOT_WRITE)."""
-        folder, new = self._run_dir.logs / f"trace-{request['id']}", self._run_dir.file(REQUEST + ".new")
+        folder, new = run_dir / LOGS / f"trace-{request['id']}", run_dir / f"{REQUEST}.new"
         try:
-            folder.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700, parents=True)
             new.write_text(json.dumps(request) + "\n", encoding="utf-8")
-            os.replace(new, self._run_dir.file(REQUEST))
+            os.replace(new, run_dir / REQUEST)
         except OSError as problem:
             for remove in (new.unlink, folder.rmdir):
                 with contextlib.suppress(OSError):
@@ -87,5 +97,6 @@ class TraceRequests:
     def close(self):
         """Removes the request, so that programs that start later do not answer it."""
         self._current = None
-        with contextlib.suppress(OSError):
-            self._run_dir.file(REQUEST).unlink()
+        for folder in self._folders.values():
+            with contextlib.suppress(OSError):
+                (folder / REQUEST).unlink()

@@ -37,6 +37,7 @@ KNOWN = (
     "status-seconds",
     "slab-bytes",
     "config",
+    "trace-dir",
 )
 
 

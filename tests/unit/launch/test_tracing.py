@@ -57,9 +57,10 @@ class TracingTest(InFolder):
         super().setUp()
         self.now = 0.0
         self.timers = Timers(lambda: self.now)
-        self.requests = TraceRequests(Folder(self.folder), self.timers)
+        self.requests_folder = Folder(self.folder)
+        self.requests = TraceRequests(self.requests_folder, self.timers)
 
-    def begin(self, seconds=5, programs=(("producer", 7), ("consumer", 8))):
+    def begin(self, seconds=5, programs=(("producer", 7, ""), ("consumer", 8, ""))):
         return self.requests.begin(seconds, list(programs))
 
     def refused(self, code, *arguments):
@@ -105,15 +106,55 @@ class TracingTest(InFolder):
         self.assertEqual([], list(self.folder.glob("*/*")))
         self.begin()  # no request is under way
 
+    def with_groups(self):
+        folders = {name: self.folder / "groups" / name for name in ("masks", "arrays")}
+        for folder in folders.values():
+            (folder / "live").mkdir(parents=True)
+        self.requests = TraceRequests(self.requests_folder, self.timers, folders)
+        return folders
+
+    def test_each_group_has_a_request_and_a_folder_for_answers(self):
+        folders = self.with_groups()
+        asked = self.begin(5, (("producer", 7, ""), ("consumer", 8, "masks"), ("consumer", 9, "unknown")))
+        written = {(folder / REQUEST).read_text() for folder in (self.folder, *folders.values())}
+        self.assertEqual([asked["id"]], [json.loads(text)["id"] for text in written])
+        wanted = {name: str(folder / "logs" / f"trace-{asked['id']}") for name, folder in folders.items()}
+        self.assertEqual(wanted, asked["groups"])
+        self.assertEqual([0o700] * 2, [os.stat(folder).st_mode & 0o777 for folder in wanted.values()])
+        self.assertEqual(["", "masks", ""], [program["group"] for program in asked["programs"]])
+        self.requests.close()
+        self.assertEqual([], list(self.folder.rglob("trace-request.json")))
+
+    def test_a_group_without_room_leaves_no_request(self):
+        folders = self.with_groups()
+        (folders["arrays"] / (REQUEST + ".new")).symlink_to("/dev/full")
+        self.assertIn("No space left", self.refused(ExitCode.CANNOT_WRITE))
+        self.assertEqual([], list(self.folder.rglob("trace-request.json")))
+
+    def test_the_answer_of_a_groups_consumer_is_in_its_groups_folder(self):
+        folders = {"": self.folder, "masks": self.folder / "masks", "arrays": self.folder / "arrays"}
+        for group in ("masks", "arrays"):
+            folders[group].mkdir()
+        program = {"process": "consumer", "pid": os.getpid(), "group": "masks"}
+        asked = {"until_ns": time.monotonic_ns() - PATIENCE_SECONDS * 10**9, "programs": [program]}
+        (folders["arrays"] / f"consumer-{os.getpid()}.jsonl").touch()
+        self.assertEqual([program], [missing for missing, _ in command.wait_for_answers(folders, asked)])
+        asked["until_ns"] = time.monotonic_ns()
+        (folders["masks"] / f"consumer-{os.getpid()}.jsonl").touch()
+        self.assertEqual([], command.wait_for_answers(folders, asked))
+
     def test_an_ended_program_is_not_awaited(self):
         ended = subprocess.Popen(["true"])
         ended.wait()
         asked = {
             "until_ns": time.monotonic_ns(),
-            "programs": [{"process": "producer", "pid": os.getpid()}, {"process": "consumer", "pid": ended.pid}],
+            "programs": [
+                {"process": "producer", "pid": os.getpid(), "group": ""},
+                {"process": "consumer", "pid": ended.pid, "group": ""},
+            ],
         }
         (self.folder / f"producer-{os.getpid()}.jsonl").touch()
-        [(program, why)] = command.wait_for_answers(self.folder, asked)
+        [(program, why)] = command.wait_for_answers({"": self.folder}, asked)
         self.assertEqual(ended.pid, program["pid"])
         self.assertIn("ended without an answer", why)
 
@@ -154,8 +195,10 @@ class TracingTest(InFolder):
     def test_the_picture_reads_only_the_ranges_it_shows(self):
         trace = made_trace()
         files, outline, out = self.write_files(trace), command.Outline(trace.window), io.StringIO()
-        chrome_events.write(command.noted(files, outline), out)
+        chrome_events.write(command.noted([("", files[0]), ("masks", files[1])], outline), out)
         events = json.loads(out.getvalue())["traceEvents"]
+        names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+        self.assertEqual(["producer 7", "consumer 8 of masks"], names)
         self.assertEqual(
             [(20, 0.0), (20, 10_000.0), (20, 15_000.0)],
             [
