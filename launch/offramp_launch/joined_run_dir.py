@@ -27,14 +27,17 @@ class JoinedRunDir(RunDir):
 
     def __init__(self, places, folder, group=""):
         """`group`: the folder is that of this group, in a run's directory."""
-        self._group = group
+        self.group = group
         super().__init__(places, folder)
 
     def status(self, note=lambda left_out: None):
-        """With a group, its counts instead of the run's."""
+        """With a group, its counts and consumers instead of the run's."""
         status = super().status(note)
-        own = next((each for each in status.get("groups") or [] if each.get("name") == self._group), None)
-        return {**status, **{name: own.get(name) for name in COUNTS_OF_A_GROUP}} if own else status
+        own = next((each for each in status.get("groups") or [] if each.get("name") == self.group), None)
+        if own is None:
+            return status
+        consumers = [each for each in status.get("consumers") or [] if each.get("group") == self.group]
+        return {**status, **{name: own.get(name) for name in COUNTS_OF_A_GROUP}, "consumers": consumers}
 
     @staticmethod
     def _make(folder):

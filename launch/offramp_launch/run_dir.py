@@ -78,6 +78,8 @@ class RunDir:
     cannot be made or is another user's. Then nothing in it has changed.
     """
 
+    group = ""  # of a user's program, whose consumers alone run here (joined_run_dir.py)
+
     def __init__(self, places, folder, account=None):
         self.path = folder
         try:

@@ -573,7 +573,8 @@ class JoinTest(OnStage):
             {"name": "masks", "released_samples": 11, "dead_lettered_samples": 0},
         ]
         status = {"run_id": "loop", "nonce": self.program.nonce, "pid": self.program.process.pid, "state": "ended"}
-        counts = {"released_samples": 8, "released_batches": 4, "dead_lettered_samples": 3}
+        others = [{"pid": 1, "group": "vectors"}, {"pid": consumers[0].pid, "group": "masks", "samples": 7}]
+        counts = {"released_samples": 8, "released_batches": 4, "dead_lettered_samples": 3, "consumers": others}
         whole = json.dumps({**status, **counts, "groups": groups})
         (self.run_dir / "status.json.new").write_text(whole)
         os.replace(self.run_dir / "status.json.new", self.run_dir / "status.json")
@@ -656,6 +657,8 @@ class ReportTest(unittest.TestCase):
             for folder, done, left in ((folders[0], (1, 2), (3,)), (folders[1], (2, 4), (1,))):
                 (folder / "dead-letters").mkdir(parents=True)
                 samples = [{"item": item, "result": "done"} for item in done] + [{"item": item} for item in left]
+        pids = {each["pid"]: each["samples"] for each in own["consumers"]}
+        self.assertEqual({consumers[0].pid: 7, consumers[1].pid: 0}, pids, "not those of the other group")
                 (folder / "dead-letters" / "1.json").write_text(json.dumps({"run_id": "r", "samples": samples}))
                 earlier = {"run_id": "q", "samples": [{"item": 9, "result": "done"}]}
                 (folder / "dead-letters" / "2.json").write_text(json.dumps(earlier))
