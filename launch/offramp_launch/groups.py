@@ -11,13 +11,14 @@ from offramp_launch.exit_code import UsageError
 from offramp_launch.run_dir import LIVE, LOCK, SETTINGS
 from offramp_launch.settings import consumer_command, to_toml
 from offramp_launch.supervision.consumer_groups import GroupPlan
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_of
 
 FLAG = "--group"
 FOLDER = "groups"  # in the run directory: a folder for each group, which is a run directory to its consumers
 NAME = re.compile(r"[a-z][a-z0-9-]*")
 NUMBER = re.compile(r"[0-9]+(\.\.[0-9]+)?")
-OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
 TRACES = "--trace-dir"
+OF_A_GROUP = ("processor", "consumers")  # settings that each group has for itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,16 @@ class Group:
     def consumers(self):
         """Their number at the start."""
         return int(self.number.partition("..")[0])
+
+    @property
+    def bounds(self):
+        """Of autoscaling; None for a fixed number."""
+        return bounds_of(self.number)
+
+    @property
+    def most(self):
+        """The largest number of its consumers under autoscaling, else that at the start."""
+        return self.bounds.most if self.bounds else self.consumers
 
     @property
     def optional(self):
@@ -109,7 +120,8 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
         flags += [TRACES, os.path.join(settled[TRACES[2:]], group.name)]
     if take_values(argv, ("--config",))[0] or os.environ.get("OFFRAMP_CONFIG"):
         flags += ["--config", str(folder / SETTINGS)]  # instead of the run's, which may name all groups
-    command = consumer_command(places, flags, folder, settled["output"], sum(each.consumers for each in groups))
+    most = min(MOST_CONSUMERS, sum(each.most for each in groups))
+    command = consumer_command(places, flags, folder, settled["output"], most)
     return GroupPlan(
         group.name,
         group.optional,
@@ -118,6 +130,7 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
         [*command, FLAG, named],
         folder,
         settled.get("max-failures") or 1,
+        group.bounds,
     )
 
 

@@ -73,6 +73,9 @@ def join(about, report, supervisor, exit_code, failure):
     if report.get("incomplete"):
         report = {**report, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
     merged = merge(report, supervisor.records)
+    for group in merged.get("groups") or []:
+        if following := supervisor.following_of_groups.get(group.get("name")):
+            group["following"] = following
     return {
         **about,
         **merged,

@@ -71,6 +71,7 @@ class Moment:
     released: int  # samples
     last_release: float
     slab_wait: float
+    slab_wait_elsewhere: float  # for consumers of other groups
     lost: int  # samples, as no slab was free: dropped, or waiting on the disk
     computing: float  # busy time of the device; None where unknown
     consumers: dict  # session: (slabs, samples, busy seconds)
@@ -88,6 +89,7 @@ class Moment:
             status.get("released_samples") or 0,
             (status.get("last_release_ns") or 0) / 1e9,
             status.get("slab_wait_seconds") or 0.0,
+            status.get("slab_wait_elsewhere_seconds") or 0.0,
             (status.get("dropped_samples") or 0) + (status.get("spilled_samples") or 0),
             status.get("compute_busy_seconds"),
             {
@@ -129,12 +131,17 @@ class Window:
         is_exact = first.last_release > 0 and span > 0 and last.at - last.last_release < self.seconds / 3
         self.rate = released / (span if is_exact else self.seconds)
         self.waits = min(1.0, max((last.slab_wait - first.slab_wait) / self.seconds, lost / max(1, lost + released)))
+        self.waits_elsewhere = (last.slab_wait_elsewhere - first.slab_wait_elsewhere) / self.seconds
         self.seconds_a_sample = self.busy / self.samples if self.samples else 0.0
 
     slabs = property(lambda self: counted(self.first, self.last, 0))
     load = property(
         lambda self: self.rate * self.seconds_a_sample, doc="Mean number of busy consumers, by Little's law."
     )
+
+    def capacity(self, consumers):
+        """Samples per second of so many busy consumers."""
+        return consumers / self.seconds_a_sample if self.seconds_a_sample else 0.0
 
     def most_load(self):
         """Busy consumers without the wait for slabs; the producer's other work takes the rest of the time."""
@@ -287,6 +294,8 @@ class Autoscaler:
         self._trial = None
         if now.rate < before.rate and now.waits <= WAITS and now.load < number * WELL_USED:
             return None  # the load has fallen meanwhile
+        if now.waits_elsewhere > WAITS and now.capacity(wanted) >= before.capacity(number) * (1 + GAIN):
+            return None  # the run waits for another group, too: the rate shows their help once that one has more
         if now.rate >= before.rate * (1 + min(GAIN, before.waits / 3)):
             return None
         self._ceiling = (number, (before.seconds_a_sample, before.rate))

@@ -8,13 +8,13 @@ import itertools
 import math
 import pathlib
 
-from offramp_launch.arguments import count
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.failure import reasons_in
 from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
-from offramp_launch.supervision.scaling import MOST_CONSUMERS
+from offramp_launch.supervision.group_status import GroupStatus
+from offramp_launch.supervision.scaling import ConsumerScaling
 
 LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again for ever
 
@@ -22,8 +22,9 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 @dataclasses.dataclass
 class GroupPlan:
     """
-    `command`: of a consumer, which learns its group from the run. `finishing`: of a consumer without a run. `folder`:
-    the group's, in the run directory. `max_failures`: of one slab.
+    `consumers`: at the start. `command`: of a consumer, which learns its group from the run. `finishing`: of a consumer
+    without a run. `folder`: the group's, in the run directory. `max_failures`: of one slab. `follows`: Bounds of
+    autoscaling; None: a fixed number.
     """
 
     name: str
@@ -33,12 +34,13 @@ class GroupPlan:
     finishing: list
     folder: pathlib.Path
     max_failures: int = 1
+    follows: object = None
 
 
 class ConsumerGroup:
     """
-    One group, as its slots see the run. An optional group never fails the run. Owns: its slots. Borrows: the plan, the
-    watch. Thread, Blocks: as ConsumerSlots.
+    One group, as its slots see the run. An optional group never fails the run. Owns: its slots and their scaling.
+    Borrows: the plan, the watch. Thread, Blocks: as ConsumerSlots.
     """
 
     def __init__(self, plan, watch, start, log_of, selector, timers, display, logbook):
@@ -48,6 +50,9 @@ class ConsumerGroup:
         backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
         about = selector, timers, display, self.stories, logbook, plan.name, backoff, self._note_death
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
+        self.scaling = ConsumerScaling(self.slots, display.note, plan.name, GroupStatus(plan.name).of)
+        if plan.follows:
+            self.scaling.take_up(plan.follows)
         # Of an optional group, until it completes samples again: why its last consumer failed.
         self._failure, self._completed_then = "", 0
         self._is_announced = False  # whether a note has said that the run goes on without it
@@ -112,6 +117,7 @@ class ConsumerGroup:
             "wanted": len(self.slots.staying()),
             "alive": len(self.slots.children()),
             "failure": self._failure,
+            "following": self.scaling.report(),
         }
 
 
@@ -140,22 +146,34 @@ class ConsumerGroups:
         for group in self._groups:
             group.look()
 
+    def follow(self, status):
+        """Call while consumers are wanted."""
+        for group in self._groups:
+            group.scaling.look(status)
+
     def describe(self):
         return [group.describe() for group in self._groups]
 
+    def following(self):
+        """The autoscaling reports by group, without groups where it was never on."""
+        return {group.plan.name: report for group in self._groups if (report := group.scaling.report())}
+
+    def named(self, name):
+        """All groups without a name. Errors: LaunchError (USAGE)."""
+        found = [each for each in self._groups if name in ("", each.plan.name)]
+        if not found:
+            raise UsageError(f"the run has no group '{name}'", f"Its groups: {self._names()}")
+        return found
+
     def scaled(self, text):
-        """(the group's plan and slots, the wanted number) of NAME=N. Errors: LaunchError (USAGE)."""
+        """(the group, the words after its name) of NAME=N, MIN..MAX or auto. Errors: LaunchError (USAGE)."""
         name, equals, number = text.partition("=")
-        group = next((each for each in self._groups if equals and each.plan.name == name), None)
-        if not group:
-            what = (
-                f"the run has no group '{name}'" if equals else f"scale {text} names no group, and this run has groups"
-            )
-            names = ", ".join(each.plan.name for each in self._groups)
+        if not equals or not name:
             raise UsageError(
-                what, f"Give NAME=N, such as ./launch/offramp scale {self._groups[0].plan.name}=4; groups: {names}"
+                f"scale {text} names no group, and this run has groups",
+                f"Give NAME=N, such as ./launch/offramp scale {self._groups[0].plan.name}=4; groups: {self._names()}",
             )
-        wanted = count(number, f"scale {name}")
-        if wanted > MOST_CONSUMERS:
-            raise UsageError(f"scale {text} is out of bounds", f"Give 0 to {MOST_CONSUMERS} consumers")
-        return group.plan, group.slots, wanted
+        return self.named(name)[0], number
+
+    def _names(self):
+        return ", ".join(each.plan.name for each in self._groups)

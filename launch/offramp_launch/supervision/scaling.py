@@ -76,14 +76,16 @@ class Newcomer:
 
 class ConsumerScaling:
     """
-    Owns: its statistics. Borrows: the slots. `note(text)` logs a message.
+    Owns: its statistics. Borrows: the slots. `note(text)` logs a message. `group`: whose consumers they are, in a run
+    with groups. `see(status)`: the run's status as they see it.
     The consumers that it adds may fail without failing the run: they cannot be started, end before they take slabs, or
     are killed soon after. Then it restores the previous number and tries no more. Thread: the supervisor's. Blocks:
     never. The clock is a seam for tests.
     """
 
-    def __init__(self, slots, note, clock=time.monotonic):
-        self._slots, self._note, self._clock = slots, note, clock
+    def __init__(self, slots, note, group="", see=lambda status: status, clock=time.monotonic):
+        self._slots, self._note, self._see, self._clock = slots, note, see, clock
+        self._whose, self._name = f"consumers{f' of {group}' if group else ''}", f"{group}=" if group else ""
         self._following: Autoscaler | None = None
         self._bounds: Bounds | None = None  # the latest
         self._changes = 0
@@ -94,6 +96,10 @@ class ConsumerScaling:
     bounds = property(
         lambda self: self._following.bounds if self._following else None, doc="None while the number is fixed."
     )
+
+    def command(self, bounds):
+        """The command that starts autoscaling within them."""
+        return f"scale {self._name}{bounds}"
 
     def take_up(self, bounds):
         """Starts autoscaling, or restarts it with new bounds."""
@@ -115,11 +121,11 @@ class ConsumerScaling:
         if not self._following:
             return
         try:
-            self._follow(self._following, status)
+            self._follow(self._following, self._see(status))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
             self._note(
                 f"autoscaling has ended: the run's status.json is malformed ({type(problem).__name__}: {problem})\n"
-                f"    scale {self.bounds} starts it again"
+                f"    {self.command(self.bounds)} starts it again"
             )
             self.leave_off()
 
@@ -133,7 +139,7 @@ class ConsumerScaling:
             return
         if change := following.look(status, wanted):
             self._changes += 1
-            self._note(f"consumers: {wanted} -> {change.wanted}: {change.reason}")
+            self._note(f"{self._whose}: {wanted} -> {change.wanted}: {change.reason}")
             self._bring_to(following, change.wanted, wanted)
 
     def _bring_to(self, following: Autoscaler, number: int, before: int) -> None:
@@ -169,7 +175,7 @@ class ConsumerScaling:
         following.hold_at(number)
         if number < wanted:
             self._slots.bring_to(number)
-        self._note(f"consumers: at most {number} from now on: {why}\n    scale {self.bounds} tries again")
+        self._note(f"{self._whose}: at most {number} from now on: {why}\n    {self.command(self.bounds)} tries again")
 
     def report(self):
         """For status and summary; None where autoscaling was never on."""

@@ -15,6 +15,7 @@ from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
 from offramp_launch.incidents import IncidentReporter
 from offramp_launch.supervision.consumer_groups import ConsumerGroups
+from offramp_launch.supervision.group_status import GroupStatus
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.tracing.request import TraceRequests
@@ -96,7 +97,9 @@ class Watch(ProcessLoop):
             self._logbook,
         )
         self._consumers = self._groups or self._slots
-        self._follower = ConsumerScaling(self._slots, self._display.note)
+        # Of a user's program, one group's consumers may be all of this launcher.
+        see = {"see": GroupStatus(plan.run_dir.group).of} if plan.run_dir.group else {}
+        self._follower = ConsumerScaling(self._slots, self._display.note, **see)
         if plan.follows:
             self._follower.take_up(plan.follows)
         self._reload: Reload | None = None  # the latest
@@ -112,6 +115,11 @@ class Watch(ProcessLoop):
     consumer_restarts = property(lambda self: self._logbook.restarts())
     following = property(
         lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
+    )
+
+    following_of_groups = property(
+        lambda self: self._groups.following() if self._groups else {},
+        doc="The same by group, of those where it was on.",
     )
 
     def _begin_consumers(self):
@@ -139,7 +147,10 @@ class Watch(ProcessLoop):
         if self._reload:
             self._continue(self._reload)
         if self.wants_consumers() and not self._draining and not (self._reload and self._reload.is_under_way):
-            self._follower.look(self._status)
+            if self._groups:
+                self._groups.follow(self._status)
+            else:
+                self._follower.look(self._status)
 
     def _look(self):
         """Reads the programs' status and logs, and shows them."""
@@ -212,39 +223,34 @@ class Watch(ProcessLoop):
     # -- control ----------------------------------------------------------------------------------------------------
 
     def _scale(self, text):
-        """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`. With groups: NAME=N."""
-        if self._groups or "=" in text:
-            return self._scale_group(text)
-        bounds = bounds_of(text)
-        wanted = bounds.within(len(self._slots.staying())) if bounds else count(text, "scale")
-        if not bounds and not 1 <= wanted <= MOST_CONSUMERS:
-            raise UsageError(
-                f"scale {wanted} is out of bounds", f"Give 1 to {MOST_CONSUMERS}; ./launch/offramp stop ends the run"
-            )
-        self._require_consumers_are_accepted()
-        before, followed = len(self._slots.staying()), self._follower.bounds
-        if bounds:
-            self._follower.take_up(bounds)
-            more = f", autoscaled from now on, within {bounds}"
-        else:
-            self._follower.leave_off()
-            more = f"; autoscaling is off (scale {followed} turns it on)" if followed else ""
-        self._display.note(f"scale: {before} -> {wanted} consumers{more}")
-        self._slots.bring_to(wanted)
-        return {"before": before, "consumers": wanted, "more": more, **self._describe()}
-
-    def _scale_group(self, text):
-        if not self._groups:
+        """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`. With groups: NAME=..."""
+        if "=" in text and not self._groups:
             raise UsageError(
                 f"scale {text} names a group, and this run has none", "Give a number, such as ./launch/offramp scale 4"
             )
-        plan, slots, wanted = self._groups.scaled(text)
+        group, to = self._groups.scaled(text) if self._groups else (None, text)
+        slots, scaling = (group.slots, group.scaling) if group else (self._slots, self._follower)
+        before, followed, bounds = len(slots.staying()), scaling.bounds, bounds_of(to)
+        wanted = bounds.within(before) if bounds else count(to, f"scale {group.plan.name}" if group else "scale")
+        least = 0 if group else 1  # a run without consumers would only wait
+        if not bounds and not least <= wanted <= MOST_CONSUMERS:
+            raise UsageError(
+                f"scale {text} is out of bounds",
+                f"Give {least} to {MOST_CONSUMERS} consumers; ./launch/offramp stop ends the run",
+            )
         self._require_consumers_are_accepted()
-        before = len(slots.staying())
-        more = "" if wanted or plan.optional else "; the run waits for this group until it has consumers again"
-        self._display.note(f"scale: {plan.name}: {before} -> {wanted} consumers{more}")
+        if bounds:
+            scaling.take_up(bounds)
+            more = f", autoscaled from now on, within {bounds}"
+        else:
+            scaling.leave_off()
+            more = f"; autoscaling is off ({scaling.command(followed)} turns it on)" if followed else ""
+        if group and not wanted and not group.plan.optional:
+            more += "; the run waits for this group until it has consumers again"
+        of_group = {"group": group.plan.name} if group else {}
+        self._display.note(f"scale: {f'{group.plan.name}: ' if group else ''}{before} -> {wanted} consumers{more}")
         slots.bring_to(wanted)
-        return {"group": plan.name, "before": before, "consumers": wanted, "more": more, **self._describe()}
+        return {**of_group, "before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_consumers_are_accepted(self):
         if self._draining or self._over:

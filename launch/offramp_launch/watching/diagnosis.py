@@ -7,6 +7,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import BUSY, ENDS, LOSSES, seconds_left, settled
+from offramp_launch.supervision.group_status import unfinished
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LISTED_DEATHS = 5
@@ -263,11 +264,16 @@ def consumers_alive(document):
 
 def how_many_consumers(document):
     """Includes the autoscaling state and the restarts."""
-    following, restarts = document.get("following"), document.get("restarts")
-    scaling, again = "", f", {restarts} restarted" if restarts else ""
-    if following:
-        scaling = f", autoscaled within {following.get('bounds')}" if following.get("follows") else ", autoscaling off"
+    scaling, restarts = autoscaling(document.get("following")), document.get("restarts")
+    scaling, again = f", {scaling}" if scaling else "", f", {restarts} restarted" if restarts else ""
     return f"{document.get('consumers_alive')} alive, {document.get('consumers_wanted')} wanted{scaling}{again}"
+
+
+def autoscaling(following):
+    """`following`: an autoscaling report, or None where it was never on."""
+    if not following:
+        return ""
+    return f"autoscaled within {following.get('bounds')}" if following.get("follows") else "autoscaling off"
 
 
 def everything_is_published(status):
@@ -298,12 +304,8 @@ def describe_slabs(status):
 
 def of_the_slowest_group(status):
     """With groups, the required one with the most unfinished slabs: ` of NAME`."""
-    unfinished = {
-        each.get("name"): (each.get("waiting_slabs") or 0) + (each.get("leased_slabs") or 0)
-        for each in status.get("groups") or []
-        if not each.get("optional")
-    }
-    return f" of {max(unfinished, key=lambda name: unfinished[name])}" if unfinished else ""
+    required = [each for each in status.get("groups") or [] if not each.get("optional")]
+    return f" of {max(required, key=unfinished).get('name')}" if required else ""
 
 
 def name_of(consumer):

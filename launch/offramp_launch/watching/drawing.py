@@ -156,7 +156,7 @@ def lane_lines(seen, width):
 def group_lines(view, width):
     lines = [group_line("group", "consumers", "waiting", "leased", "done", "lost", QUIET)]
     for each in view["groups"]:
-        about = ", ".join(filter(None, (each["lost"], "optional" * each["optional"], each["note"])))
+        about = ", ".join(filter(None, (each["scaling"], each["lost"], "optional" * each["optional"], each["note"])))
         numbers = each["consumers"], each["waiting"], each["leased"], each["done"]
         lines.append(group_line(each["name"], *numbers, about, f"bold {ALARM}" if each["is_alarm"] else ""))
     return headed("Groups", "slabs, samples", lines, width) if view["groups"] else []

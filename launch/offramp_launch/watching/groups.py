@@ -23,6 +23,7 @@ def row_of(name, own, status):
         "name": name,
         "optional": bool(own.get("optional", status.get("optional"))),
         "consumers": str(alive) if is_over else f"{alive} of {wanted}",
+        "scaling": diagnosis.autoscaling(own.get("following")),
         "waiting": diagnosis.number(status.get("waiting_slabs")),
         "leased": diagnosis.number(status.get("leased_slabs")),
         "done": diagnosis.number(status.get("released_samples")),
@@ -41,6 +42,7 @@ def lines_of_groups(document):
     for row in group_rows(document):
         facts = [
             with_noun(row["consumers"], "consumer"),
+            row["scaling"],
             f"{with_noun(row['done'], 'sample')} done",
             f"{with_noun(row['waiting'], 'slab')} waiting",
             f"{row['leased']} with consumers",

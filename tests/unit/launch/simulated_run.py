@@ -1,8 +1,10 @@
 """Simulates a run as a queue of slabs between a producer and consumers, with the status of a real run."""
 
+import collections
 import heapq
 import itertools
 import random
+import types
 
 TICK_SECONDS = 0.5
 LATE = 0.05  # share of a tick by which a real one may be late
@@ -59,7 +61,7 @@ class SimulatedRun:
     def _made(self):
         if self.free:
             self.free -= 1
-            self.ready += 1
+            self._publish()
             self._hand_out()
         else:
             self.held += 1
@@ -67,6 +69,9 @@ class SimulatedRun:
         self.stalled = self.held > self.ahead
         if not self.stalled:
             self._make()
+
+    def _publish(self):
+        self.ready += 1
 
     def _hand_out(self):
         for session, each in self.consumers.items():
@@ -81,11 +86,17 @@ class SimulatedRun:
         each["slabs"] += 1
         each["busy"] += seconds
         each["idle"] = True
+        self._finish_slab(each)
+        if each["leaving"]:
+            del self.consumers[session]
+        self._hand_out()
+
+    def _finish_slab(self, consumer):
         self.released += 4
         self.last_release = self.now
         if self.held:
             self.held -= 1
-            self.ready += 1
+            self._publish()
             self.slab_wait += self.now - self.waiting_since
             self.waiting_since = self.now if self.held else None
             if self.stalled:
@@ -93,9 +104,6 @@ class SimulatedRun:
                 self._make()
         else:
             self.free += 1
-        if each["leaving"]:
-            del self.consumers[session]
-        self._hand_out()
 
     def _join(self, session):
         if session in self.consumers:
@@ -107,7 +115,7 @@ class SimulatedRun:
     def scale(self, wanted):
         for _ in range(wanted - self.wanted):
             session = next(self.sessions)
-            self.consumers[session] = {"there": False, "idle": True, "leaving": False, "slabs": 0, "busy": 0.0}
+            self.consumers[session] = new_consumer()
             self._after(self.join_seconds, lambda session=session: self._join(session))
         staying = [session for session, each in self.consumers.items() if not each["leaving"]]
         for session in staying[wanted:]:
@@ -169,6 +177,105 @@ class SimulatedRun:
                 changes.append((self.now, change.wanted, change.reason))
                 self.scale(change.wanted)
         return changes
+
+
+def new_consumer(**more):
+    return {"there": False, "idle": True, "leaving": False, "slabs": 0, "busy": 0.0, **more}
+
+
+class SimulatedGroups(SimulatedRun):
+    """
+    A run with groups of consumers: a slab is free once every group has finished it. `take_seconds`: {name:
+    take_seconds(now)}. `consumers`: {name: number}.
+    """
+
+    def __init__(self, make_seconds, take_seconds, consumers, **given):
+        self.take_of = take_seconds
+        self.waiting = {name: collections.deque() for name in take_seconds}  # slabs by number, the oldest first
+        self.unfinished, self.numbers = {}, itertools.count()  # slab -> the groups that have not finished it
+        self.done = {name: {"released_samples": 0, "last_release_ns": 0} for name in take_seconds}
+        super().__init__(make_seconds, None, consumers, **given)
+
+    def _publish(self):
+        slab = next(self.numbers)
+        self.unfinished[slab] = set(self.waiting)
+        for queue in self.waiting.values():
+            queue.append(slab)
+
+    def _hand_out(self):
+        for session, each in self.consumers.items():
+            queue = self.waiting[each["group"]]
+            if queue and each["there"] and each["idle"] and not each["leaving"]:
+                each["idle"], each["slab"] = False, queue.popleft()
+                seconds = self._seconds(self.take_of[each["group"]])
+                self._after(seconds, lambda session=session, seconds=seconds: self._taken(session, seconds))
+
+    def _finish_slab(self, consumer):
+        done, slab = self.done[consumer["group"]], consumer["slab"]
+        done["released_samples"] += 4
+        done["last_release_ns"] = int(self.now * 1e9)
+        self.unfinished[slab].remove(consumer["group"])
+        if not self.unfinished[slab]:
+            del self.unfinished[slab]
+            super()._finish_slab(consumer)
+
+    def of_group(self, name):
+        return {session: each for session, each in self.consumers.items() if each["group"] == name}
+
+    def wanted_of(self, name):
+        return sum(not each["leaving"] for each in self.of_group(name).values())
+
+    def scale(self, wanted):
+        for name, number in wanted.items():
+            for _ in range(number - self.wanted_of(name)):
+                session = next(self.sessions)
+                self.consumers[session] = new_consumer(group=name)
+                self._after(self.join_seconds, lambda session=session: self._join(session))
+            staying = [session for session, each in self.of_group(name).items() if not each["leaving"]]
+            for session in staying[number:]:
+                if self.consumers[session]["idle"]:
+                    del self.consumers[session]
+                else:
+                    self.consumers[session]["leaving"] = True
+
+    def status(self):
+        status, groups = super().status(), []
+        for each in status["consumers"]:
+            each.update(group=self.consumers[each["session"]]["group"], pid=each["session"])
+        for name, done in self.done.items():
+            leased = sum(not each["idle"] for each in self.of_group(name).values())
+            numbers = {"waiting_slabs": len(self.waiting[name]), "leased_slabs": leased}
+            groups.append({"name": name, "optional": False, **done, **numbers})
+        taken = len(self.unfinished)
+        return {**status, "groups": groups, "slabs": {"free": self.free, "ready": 0, "leased": taken}}
+
+    def follow(self, scalings, until, observe=lambda status: status):
+        """Simulates until `until`; the ConsumerScaling of each group applies its decisions."""
+        while self.now < until:
+            self.advance(min(until, self.now + TICK_SECONDS * (1 + LATE * self.ticks.random())))
+            status = observe(self.status())
+            for scaling in scalings:
+                scaling.look(status)
+
+
+class SimulatedSlots:
+    """A group's consumers, as ConsumerScaling sees its slots."""
+
+    def __init__(self, run, name):
+        self.run, self.name = run, name
+
+    def staying(self):
+        return [None] * self.run.wanted_of(self.name)
+
+    def bring_to(self, wanted):
+        self.run.scale({self.name: wanted})
+
+    def add_on_trial(self, counts):
+        self.bring_to(self.run.wanted_of(self.name) + 1)
+        return types.SimpleNamespace(child=types.SimpleNamespace(status=None, pid=max(self.run.consumers)))
+
+    def keep(self, slot):
+        pass
 
 
 def rate_with(number, make, take, seconds=60, warm=10, **given):

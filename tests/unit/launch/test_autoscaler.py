@@ -2,10 +2,12 @@
 
 import unittest
 
-from simulated_run import SimulatedRun, best_rate
+from simulated_run import SimulatedGroups, SimulatedRun, SimulatedSlots, best_rate
 
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.supervision.autoscaler import Bounds, Autoscaler
+from offramp_launch.supervision.group_status import GroupStatus
+from offramp_launch.supervision.scaling import ConsumerScaling
 
 REACHED = 0.97  # share of the best fixed number's rate
 TOO_MANY = 2  # further changes allowed in a phase that needs one
@@ -226,3 +228,131 @@ class DroppedTest(unittest.TestCase):
 
         changes = run.follow(Autoscaler(Bounds(1, 12)), 60, observe=drops)
         self.assertGreaterEqual(run.wanted, 4, changes)
+
+
+class GroupsTest(unittest.TestCase):
+    """Groups share the slabs and the cores. Each has an autoscaler, which knows only its own group's figures."""
+
+    def follow(self, phases, reached=0.95, seconds=90, settled=45, fixed=(), **given):
+        """
+        `phases`: (producer seconds per slab, each group's consumer seconds per slab). `fixed`: groups that are not
+        autoscaled. Returns (run, the notes of each phase).
+        """
+        names = "abc"[: len(phases[0]) - 1]
+
+        def at(which):
+            return lambda now: phases[min(int(now // seconds), len(phases) - 1)][which]
+
+        takes = {name: at(number) for number, name in enumerate(names, start=1)}
+        run = SimulatedGroups(at(0), takes, dict.fromkeys(names, 2), **given)
+        notes, scalings, by_phase = [], [], []
+        for name in names:
+            see = GroupStatus(name).of
+            scalings.append(ConsumerScaling(SimulatedSlots(run, name), notes.append, name, see, lambda: run.now))
+            if name not in fixed:
+                scalings[-1].take_up(Bounds(1, 12))
+        for number, phase in enumerate(phases):
+            run.follow(scalings, number * seconds + settled)
+            before = run.released
+            run.follow(scalings, (number + 1) * seconds)
+            rate = (run.released - before) / (seconds - settled)
+            best = 4 * min(1 / phase[0], *(12 / take for take in phase[1:]), (run.cores or 1000) / sum(phase))
+            best = min(best, *(4 * 2 / phase[names.index(name) + 1] for name in fixed), 1e9)
+            wanted = {name: run.wanted_of(name) for name in names}
+            self.assertGreaterEqual(
+                rate, reached * best, f"phase {number}: {rate:.1f} of {best:.1f}; {wanted}; {notes}"
+            )
+            by_phase.append(list(notes))
+            notes.clear()
+        return run, by_phase
+
+    def assert_only(self, group, notes):
+        self.assertEqual([], [note for note in notes if not note.startswith(f"consumers of {group}: ")])
+        self.assertIn(len(notes), (1, 2))
+
+    def test_only_the_group_whose_load_grows_gets_more(self):
+        for noise in (0.0, 0.3):
+            with self.subTest(noise=noise):
+                run, notes = self.follow([(0.05, 0.08, 0.08), (0.05, 0.28, 0.08)], noise=noise)
+                self.assertEqual([], notes[0])
+                self.assert_only("a", notes[1])
+                self.assertRegex(
+                    notes[1][0], r"^consumers of a: 2 -> \d: the run waits for consumers \d+ % of the time$"
+                )
+
+    def test_a_load_that_moves_to_another_group(self):
+        run, notes = self.follow([(0.05, 0.28, 0.08), (0.05, 0.08, 0.28)])
+        self.assertEqual({"a": 2, "b": 6}, {name: run.wanted_of(name) for name in "ab"})
+
+    def test_groups_that_are_equally_slow(self):
+        """More consumers of one alone do not help, as the run then waits for the other."""
+        self.follow([(0.05, 0.28, 0.28)], slabs=16)
+        self.follow([(0.1, 0.4, 0.05, 0.1), (0.03, 0.4, 0.02, 0.4)], reached=0.9, seconds=120, settled=75, slabs=16)
+
+    def test_groups_that_compete_for_cores(self):
+        for cores in (4, 8):
+            with self.subTest(cores=cores):
+                given = {"seconds": 240, "settled": 120, "slabs": 16, "noise": 0.3}
+                run, notes = self.follow([(0.02, 0.2, 0.2)], reached=0.9, cores=cores, **given)
+                self.assertLessEqual(len(notes[0]), 10, "they settle")
+
+    def test_a_group_with_a_fixed_number_limits_the_other(self):
+        run, notes = self.follow([(0.05, 0.28, 0.28)], fixed="b", slabs=16)
+        self.assertEqual(2, run.wanted_of("b"))
+        self.assertLessEqual(run.wanted_of("a"), 3)
+
+
+class GroupStatusTest(unittest.TestCase):
+    def setUp(self):
+        self.view = {name: GroupStatus(name) for name in ("slow", "fast", "extra")}
+
+    def see(self, waited, slow=(6, 2), fast=(0, 1), extra=(0, 2), pid=1):
+        """What each group sees of a status in which the run has waited so long. `slow`...: waiting, leased slabs."""
+        status = {
+            "pid": pid,
+            "slab_wait_seconds": waited,
+            "dropped_samples": 70,
+            "slabs": {"free": 0, "filling": 1, "ready": 5, "leased": 4, "retired": 3},
+            "groups": [
+                {"name": name, "optional": name == "extra", "waiting_slabs": waiting, "leased_slabs": leased, **more}
+                for name, (waiting, leased), more in (
+                    ("slow", slow, {"released_samples": 10, "last_release_ns": 3}),
+                    ("fast", fast, {"released_samples": 30, "last_release_ns": 4}),
+                    ("extra", extra, {"released_samples": 20, "dropped_samples": 7}),
+                )
+            ],
+            "consumers": [{"session": 1, "group": "slow"}, {"session": 1, "group": "fast"}],
+        }
+        return {name: view.of(status) for name, view in self.view.items()}
+
+    def waits(self, seen):
+        return {name: (own["slab_wait_seconds"], own["slab_wait_elsewhere_seconds"]) for name, own in seen.items()}
+
+    def test_the_run_waits_for_the_slowest_group(self):
+        self.see(1.0)
+        self.assertEqual({"slow": (2, 0), "fast": (0, 2), "extra": (0, 2)}, self.waits(self.see(3.0)))
+        self.assertEqual({"slow": (2, 0), "fast": (0, 2), "extra": (0, 2)}, self.waits(self.see(3.0)), "the same again")
+        both = self.waits(self.see(4.0, fast=(7, 1)))
+        self.assertEqual({"slow": (3, 0), "fast": (1, 2), "extra": (0, 3)}, both, "both have eight slabs")
+        self.assertEqual((3, 1), self.waits(self.see(5.0, extra=(0, 9), fast=(8, 1)))["slow"])
+
+    def test_another_producer_counts_from_the_start(self):
+        self.see(100.0)
+        self.see(2.0, pid=2)
+        self.assertEqual((1, 0), self.waits(self.see(3.0, pid=2))["slow"])
+
+    def test_each_group_sees_its_own_figures(self):
+        seen = self.see(1.0)
+        self.assertEqual((10, 3, None), self.figures(seen["slow"]))
+        self.assertEqual((20, None, 7), self.figures(seen["extra"]), "what it dropped was too much for its consumers")
+        self.assertEqual([{"session": 1, "group": "slow"}], seen["slow"]["consumers"])
+        self.assertEqual({"free": 2, "ready": 6, "leased": 2, "retired": 3}, seen["slow"]["slabs"])
+        self.assertEqual({"free": 9, "ready": 0, "leased": 1, "retired": 3}, seen["fast"]["slabs"])
+
+    def figures(self, seen):
+        return seen["released_samples"], seen["last_release_ns"], seen["dropped_samples"]
+
+    def test_a_status_without_groups_has_nothing_done(self):
+        own = self.view["slow"].of({"pid": 1, "released_samples": 9, "slab_wait_seconds": 1.0})
+        self.assertEqual((None, []), (own["released_samples"], own["consumers"]))
+        self.assertIsNone(Autoscaler(Bounds(1, 9)).look({**own, "state": "running", "now_ns": 5}, 2))

@@ -364,6 +364,10 @@ def changed(name, status=(), without=(), **document):
     return one
 
 
+def following(bounds, follows):
+    return {"following": {"bounds": bounds, "follows": follows, "changes": 1, "mean_consumers": 2.5}}
+
+
 def group(name, released, optional=False, consumers=2, **more):
     """A group as the producer reports it."""
     counts = "released_slabs dead_lettered_samples dropped_samples waiting_slabs leased_slabs".split()
@@ -488,8 +492,15 @@ DOCUMENTS.update(
                 ],
             },
             groups=[
-                {"name": "masks", "optional": False, "wanted": 4, "alive": 3, "failure": ""},
-                {"name": "vectors", "optional": False, "wanted": 1, "alive": 1, "failure": ""},
+                {**following("2..8", True), "name": "masks", "optional": False, "wanted": 4, "alive": 3, "failure": ""},
+                {
+                    **following("1..2", False),
+                    "name": "vectors",
+                    "optional": False,
+                    "wanted": 1,
+                    "alive": 1,
+                    "failure": "",
+                },
                 {"name": "preview", "optional": True, "wanted": 1, "alive": 0, "failure": "preview-1 ended: no screen"},
             ],
         ),
