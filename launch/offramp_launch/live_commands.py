@@ -34,8 +34,10 @@ def scale(places, argv):
 
 def reload(places, argv):
     """Asks a live run to replace its consumers, and prints the progress. After Ctrl-C the run continues the reload."""
-    connection = client(places, parse(argv, "reload", ["--run-dir"]))
-    reply = connection.ask({"do": "reload"})
+    flags, rest = take_values(argv, ["--run-dir"])
+    refuse(rest[1:] if rest and not rest[0].startswith("-") else rest, "reload")
+    connection = client(places, flags)
+    reply = connection.ask({"do": "reload", "group": rest[0] if rest else ""})
     number, shown = reply["reload"]["number"], None
     while True:
         now = reply["reload"]

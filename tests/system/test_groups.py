@@ -27,6 +27,26 @@ in_python = unittest.skipIf(
 )
 PRODUCER = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
 WRONG_NAMES = ("", "Masks", "3d", "a_b", "../a", "abcdefghijklmnopq")
+# Many slabs; `rows` takes long for one while the file `slow` exists, and `sums` sets the pace until then.
+LONG = (
+    *"--device cpu --model copy --copy-bytes 4KiB --batch 4 --batches 100000 --slabs 8 --samples-per-slab 4".split(),
+    *"--status-seconds 0.1 --visibility-timeout 120".split(),
+)
+PACED = """
+import pathlib, time
+
+
+def rows(batch):
+    time.sleep(0.2 if pathlib.Path(__file__).with_name("slow").exists() else 0)
+    for sample, values in batch:
+        yield sample, {"row": sample.item}
+
+
+def sums(batch):
+    time.sleep(0.04)
+    for sample, values in batch:
+        yield sample, {"sum": sample.item}
+"""
 GROUPS = ("--group", "arrays=npy:2", "--group", "sums=checksum:1")
 FAILS = """
 def save(batch):
@@ -129,6 +149,65 @@ class Groups(LeavesNothing):
             self.assertLess(run.status()["done_samples"], SAMPLES)
             run.command("scale", "arrays=1")
             self.assert_whole(run)
+
+    def start_paced(self, run, number):
+        """`number`: of the consumers of `rows`."""
+        post = run.folder / "paced.py"
+        post.write_text(PACED)
+        groups = ("--group", f"rows={post}:rows:{number}", "--group", f"sums={post}:sums:1")
+        run.start(*groups, "--consumer-python", sys.executable)
+        run.until(lambda: self.group_in(run.status(), "sums").get("released_slabs", 0) >= 50, "some slabs")
+
+    def stop(self, run):
+        self.assertEqual(0, run.command("stop").returncode)
+        self.assertEqual(130, run.wait(), run.logs())
+        self.assertTrue(run.summary()["conserved"])
+        return {each["name"]: each for each in run.summary()["groups"]}
+
+    @in_python
+    def test_a_group_whose_load_grows_gets_more_consumers(self):
+        with LaunchedRun(*LONG) as run:
+            self.start_paced(run, "1..3")
+            [first], [other] = self.consumers_of(run, "rows"), self.consumers_of(run, "sums")
+            self.assertIn("group rows: 1 of 1 consumer, autoscaled within 1..3, ", run.command("status").stdout)
+            (run.folder / "slow").touch()
+            run.until(lambda: len(self.consumers_of(run, "rows")) == 3, "more consumers of rows")
+            self.assertIn(first["pid"], {each["pid"] for each in self.consumers_of(run, "rows")})
+            self.assertEqual([other["pid"]], [each["pid"] for each in self.consumers_of(run, "sums")])
+            groups = self.stop(run)
+            following = groups["rows"]["following"]
+            self.assertEqual(("1..3", True), (following["bounds"], following["changes"] >= 1))
+            self.assertNotIn("following", groups["sums"], "it keeps its number")
+
+    @in_python
+    def test_reload_replaces_a_groups_consumers_or_all(self):
+        with LaunchedRun(*LONG) as run:
+            self.start_paced(run, "2")
+
+            def pids():
+                return [{each["pid"] for each in self.consumers_of(run, group)} for group in ("rows", "sums")]
+
+            run.until(lambda: [len(each) for each in pids()] == [2, 1], "all consumers")
+            before = pids()
+            done = run.command("reload", "sums")
+            self.assertIn("1 of 1 consumers replaced", done.stdout, done.stderr)
+            run.until(lambda: len(pids()[1] - before[1]) == len(pids()[1]) == 1, "only the new consumer of sums")
+            between = pids()
+            self.assertEqual(before[0], between[0], "the other group's consumers stay")
+            done = run.command("reload")
+            self.assertIn("3 of 3 consumers replaced", done.stdout, done.stderr)
+            run.until(lambda: [len(each) for each in pids()] == [2, 1], "all new consumers")
+            self.assertEqual([set(), set()], [old & new for old, new in zip(between, pids())])
+            self.stop(run)
+
+    def test_each_groups_consumers_record_to_a_folder_of_the_group(self):
+        with LaunchedRun(*COPY, *GROUPS) as run:
+            traces = run.folder / "traces"
+            self.assert_whole(run.start("--trace-dir", str(traces)))
+            heads = {}
+            for file in traces.rglob("*.jsonl"):
+                heads.setdefault(file.parent.relative_to(traces).as_posix(), []).append(file.name.partition("-")[0])
+            self.assertEqual({".": ["producer"], "arrays": ["consumer"] * 2, "sums": ["consumer"]}, heads)
 
     @in_python
     def test_an_optional_group_that_fails_holds_nothing(self):

@@ -362,7 +362,7 @@ class GpusSupervisor(ProcessLoop):
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    def _begin_reload(self):
+    def _begin_reload(self, _):
         raise self._for_one_worker(
             "reloads the consumers of one worker at a time",
             "reload --run-dir {}; status lists all. Shards that begin later use the changed files",

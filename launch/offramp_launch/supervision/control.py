@@ -1,8 +1,8 @@
 """
 The control socket of a run: one JSON object a line, one line back.
 
-    {"do": "scale", "consumers": 4}   {"do": "reload"}   {"do": "status"}   {"do": "stop"}   {"do": "stop", "now": true}
-    {"do": "trace", "seconds": 5}
+    {"do": "scale", "consumers": 4}   {"do": "status"}   {"do": "stop"}   {"do": "stop", "now": true}
+    {"do": "reload", "group": ""}     {"do": "trace", "seconds": 5}
     {"do": "cut-short", "run_id": "..."}, from a loop that `run --producer` started, when it ends because it was asked
      to
     {"ok": true, ...}                 {"ok": false, "error": "...", "code": 64}

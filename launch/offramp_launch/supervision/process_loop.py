@@ -58,7 +58,7 @@ class ProcessLoop:
     _ask_to_abandon: Callable[[bool], None]  # whether it was asked to drain before
     _facts: Callable[[], dict]  # fields of the run's description, beside those of every run
     _scale: Callable[[str], dict]
-    _begin_reload: Callable[[], dict]
+    _begin_reload: Callable[[str], dict]  # of one group; empty: of all consumers
     _begin_trace: Callable[[object], dict]
 
     def _between_looks(self) -> None:
@@ -182,7 +182,7 @@ class ProcessLoop:
         if what == "scale":
             return self._scale(str(request.get("consumers")))
         if what == "reload":
-            return self._begin_reload()
+            return self._begin_reload(str(request.get("group") or ""))
         if what == "trace":
             return self._begin_trace(request.get("seconds"))
         if what == "stop":

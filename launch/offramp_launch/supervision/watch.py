@@ -256,26 +256,29 @@ class Watch(ProcessLoop):
         if self._draining or self._over:
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
 
-    def _begin_reload(self):
-        """Supersedes a reload under way: its newcomers may have started before the latest change."""
+    def _begin_reload(self, name):
+        """
+        `name`: of a group; empty: all consumers. Supersedes a reload under way: its newcomers may have started before
+        the latest change.
+        """
+        if name and not self._groups:
+            raise UsageError(f"reload {name} names a group, and this run has none", "Run ./launch/offramp reload")
+        groups = self._groups.named(name) if self._groups else []
         self._require_consumers_are_accepted()
-        if self._groups:
+        reloaded = [(group.slots, group.scaling) for group in groups] or [(self._slots, self._follower)]
+        if not any(slots.staying() for slots, _ in reloaded):
+            whose = f"group {name}" if name else "the run"
+            raise UsageError(f"{whose} has no consumers to replace", "./launch/offramp status lists them")
+        if full := [scaling for slots, scaling in reloaded if len(slots.children()) >= MOST_CONSUMERS]:
             raise UsageError(
-                "reload does not replace the consumers of groups yet",
-                "Run ./launch/offramp scale NAME=0, then NAME=N: new consumers load the processor again",
-            )
-        if not self._slots.staying():
-            raise UsageError("the run has no consumers to replace", "Only its producer is running")
-        if len(self._slots.children()) >= MOST_CONSUMERS:
-            raise UsageError(
-                f"the run has {MOST_CONSUMERS} consumers, the maximum, and a reload starts a new one before an old one ends",
-                f"Run ./launch/offramp scale {MOST_CONSUMERS - 1}, then reload",
+                f"{MOST_CONSUMERS} consumers are the maximum, and a reload starts a new one before an old one ends",
+                f"Run ./launch/offramp {full[0].command(MOST_CONSUMERS - 1)}, then reload",
             )
         number = 1
         if self._reload:
             self._reload.give_up("another reload has superseded it", ExitCode.INTERRUPTED)
             number = self._reload.number + 1
-        self._reload = Reload(number, self._slots, self._timers, self._display.note)
+        self._reload = Reload(number, [slots for slots, _ in reloaded], self._timers, self._display.note)
         self._continue(self._reload)
         return self._describe()
 

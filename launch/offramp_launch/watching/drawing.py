@@ -24,7 +24,7 @@ CELLS = {
 }
 ACCENT, QUIET, ALARM, HEAD = "blue", "dim", "red", "bold"
 KEYS = "+ - one consumer more or less   f autoscale   r reload   q leave"
-KEYS_WITH_GROUPS = "q leave   ./launch/offramp scale NAME=N sets a group's consumers"
+KEYS_WITH_GROUPS = "r reload   q leave   ./launch/offramp scale NAME=N sets a group's consumers"
 
 
 def draw(document, seen, width, height, note=None):

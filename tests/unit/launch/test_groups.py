@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import selectors
 import signal
 import tempfile
@@ -114,10 +115,10 @@ class GroupsTest(InFolder):
         self.now += seconds
         self.timers.run_due()
 
-    def notes(self):
     def scale(self, name, number):
         self.groups.named(name)[0].slots.bring_to(number)
 
+    def notes(self):
         return [call.args[0] for call in self.display.note.mock_calls]
 
     def test_each_group_has_its_names_and_number(self):
@@ -398,11 +399,83 @@ class RunTest(OnStage):
         until(lambda: "group a: 0 of 0 consumers" in self.stage.call("status")[1])
         text = self.stage.call("status")[1]
         self.assertIn("  group b (optional): 2 of 2 consumers, 0 samples done, 1 slab waiting", text)
-        code, output = self.stage.call("reload")
-        self.assertEqual((64, True), (code, "scale NAME=0" in output), output)
+        code, output = self.stage.call("reload", "a")
+        self.assertEqual((64, True), (code, "group a has no consumers to replace" in output), output)
         self.stage.call("scale", "a=1")
         consumers["a"] = [self.stage.enter()]
         self.assertEqual("npy", consumers["a"][0].flag("--processor"))
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
+
+    def test_a_group_is_scaled_with_its_load(self):
+        self.FLAGS = ("--group", "a=npy:2..3", "--group", "b=checksum:1,optional")
+        launcher, producer, consumers = self.start_run()
+        self.assertEqual("4", consumers["a"][0].flag("--consumers"), "the most, among which the cores are divided")
+        self.assertEqual("within 2..3", self.bounds_in_status("a"))
+        self.assertRegex(
+            self.stage.call("scale", "a=3")[1], "a: 2 -> 3 consumers; autoscaling is off .scale a=2..3 turns"
+        )
+        consumers["a"].append(self.stage.enter())
+        self.assertEqual("off", self.bounds_in_status("a"))
+        self.assertRegex(
+            self.stage.call("scale", "b=2..4")[1], "b: 1 -> 2 consumers, autoscaled from now on, within 2..4"
+        )
+        consumers["b"].append(self.stage.enter())
+        self.assertEqual("within 2..4", self.bounds_in_status("b"))
+        self.assertRegex(self.stage.call("scale", "a=auto")[1], r"a: 3 -> 3 consumers, autoscaled .* within 1\.\.\d+")
+        for text, why in (
+            ("a=4..2", "consumers 4..2 is out of bounds"),
+            ("a=0..2", "consumers 0..2 is out of bounds"),
+            ("a=65", "scale a=65 is out of bounds"),
+            ("a=-1", "scale a is '-1'"),
+            ("a=two", "scale a is 'two', which is not a whole number"),
+            ("c=2", "the run has no group 'c'"),
+        ):
+            code, output = self.stage.call("scale", text)
+            self.assertEqual((64, True), (code, why in output), output)
+        self.assertRegex(self.bounds_in_status("a"), r"within 1\.\.\d+")
+        summary = {"groups": [{"name": "a"}, {"name": "b", "optional": True}]}
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary=summary)
+        self.assertEqual(0, launcher.returncode)
+        bounds = [each["following"]["bounds"] for each in self.stage.summary()["groups"]]
+        self.assertRegex(" ".join(bounds), r"^1\.\.\d+ 2\.\.4$")
+
+    def bounds_in_status(self, group):
+        return re.search(f"group {group}.*consumers?, autoscal(?:ed|ing) ([^,]+),", self.stage.call("status")[1])[1]
+
+    def test_a_reload_replaces_the_consumers_of_one_group_or_all(self):
+        launcher, producer, consumers = self.start_run()
+        alive = [*consumers["a"], *consumers["b"]]
+        for arguments, replaced in ((("reload", "b"), ["b"]), (("reload",), ["a", "a", "b"])):
+            command = self.stage.launch(*arguments)
+            for number, group in enumerate(replaced, start=1):
+                newcomer = self.stage.enter()
+                self.assertEqual(group, pathlib.Path(newcomer.flag("--run-dir")).name)
+                alive.append(newcomer)
+                states = [{"pid": puppet.pid, "ready": True, "holding": 0} for puppet in alive]
+                producer.order(status={"state": "running", "done_samples": number, "consumers": states})
+                old = [puppet for puppet in consumers[group] if puppet in alive]
+                until(lambda: any(puppet.has_message() for puppet in old))
+                leaver = next(puppet for puppet in old if puppet.has_message())
+                self.assertEqual({"signal": "SIGTERM"}, leaver.next_message())
+                leaver.order(exit=0)
+                alive.remove(leaver)
+            output, _ = command.communicate(timeout=WATCHDOG_SECONDS)
+            self.assertEqual(0, command.returncode, output)
+            self.assertIn(f"{len(replaced)} of {len(replaced)} consumers replaced", output)
+            consumers["b"] = alive[-1:]
+        code, output = self.stage.call("reload", "c")
+        self.assertEqual((64, True), (code, "the run has no group 'c'" in output and "a, b" in output), output)
+        self.stage.end(launcher, producer, alive, summary={})
+        self.assertEqual(0, launcher.returncode)
+
+    def test_each_groups_consumers_record_to_a_folder_of_the_group(self):
+        launcher, producer, consumers = self.start_run("--trace-dir", str(self.stage.folder / "traces"))
+        self.assertEqual(str(self.stage.folder / "traces"), producer.flag("--trace-dir"))
+        for name in ("a", "b"):
+            for consumer in consumers[name]:
+                self.assertEqual(str(self.stage.folder / "traces" / name), consumer.flag("--trace-dir"))
+                self.assertEqual(1, consumer.argv.count("--trace-dir"))
         self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
         self.assertEqual(0, launcher.returncode)
 
@@ -584,6 +657,8 @@ class JoinTest(OnStage):
         self.assertIn("11 samples;", output)
         own = json.loads((self.folder / "summary.json").read_text())
         self.assertEqual((11, False), (own["samples"]["released"], "batches" in own), "the batches are all groups'")
+        pids = {each["pid"]: each["samples"] for each in own["consumers"]}
+        self.assertEqual({consumers[0].pid: 7, consumers[1].pid: 0}, pids, "not those of the other group")
         self.assertTrue((self.folder / "status.json").is_symlink())
         self.assertEqual(whole, (self.run_dir / "status.json").read_text())
 
@@ -597,6 +672,7 @@ class ReportTest(unittest.TestCase):
             ("3 of 4", "2", "3", "2,568", "16 dead-lettered", "no consumers", False),
             tuple(masks[name] for name in ("consumers", "waiting", "leased", "done", "lost", "note", "is_alarm")),
         )
+        self.assertEqual(["autoscaled within 2..8", "autoscaling off", ""], [row["scaling"] for row in rows.values()])
         self.assertEqual(
             (True, "1,200 dropped", True), tuple(preview[name] for name in ("optional", "lost", "is_alarm"))
         )
@@ -620,7 +696,7 @@ class ReportTest(unittest.TestCase):
         )
         self.assertRegex(text, r"preview +0 of 1 .*1,200 dropped, optional, fails: preview-1")
         self.assertRegex(text, r"vectors 1 +33 ")
-        self.assertRegex(text, "\nq leave   ./launch/offramp scale NAME=N", "only keys that do something")
+        self.assertRegex(text, "\nr reload   q leave   ./launch/offramp scale NAME=N", "only keys that do something")
         self.assertNotIn(
             "Groups", "\n".join(line.plain for line in drawing.draw(DOCUMENTS["computing"], Rates(), 80, 40))
         )
@@ -661,8 +737,6 @@ class ReportTest(unittest.TestCase):
             for folder, done, left in ((folders[0], (1, 2), (3,)), (folders[1], (2, 4), (1,))):
                 (folder / "dead-letters").mkdir(parents=True)
                 samples = [{"item": item, "result": "done"} for item in done] + [{"item": item} for item in left]
-        pids = {each["pid"]: each["samples"] for each in own["consumers"]}
-        self.assertEqual({consumers[0].pid: 7, consumers[1].pid: 0}, pids, "not those of the other group")
                 (folder / "dead-letters" / "1.json").write_text(json.dumps({"run_id": "r", "samples": samples}))
                 earlier = {"run_id": "q", "samples": [{"item": 9, "result": "done"}]}
                 (folder / "dead-letters" / "2.json").write_text(json.dumps(earlier))
@@ -677,7 +751,6 @@ class ReportTest(unittest.TestCase):
 
 
 class DeadLettersTest(InFolder):
-        self.assertEqual(["autoscaled within 2..8", "autoscaling off", ""], [row["scaling"] for row in rows.values()])
     def put(self, group):
         folder = self.folder / "groups" / group / "dead-letters"
         folder.mkdir(parents=True)

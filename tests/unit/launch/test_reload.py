@@ -158,4 +158,5 @@ class ReloadTest(OnStage):
 
     def test_refused_without_a_run(self):
         self.assertEqual(69, self.stage.call("reload")[0])
-        self.assertEqual(64, self.stage.call("reload", "now")[0])
+        self.assertEqual(64, self.stage.call("reload", "a", "b")[0])
+        self.assertEqual(64, self.stage.call("reload", "--now")[0])
