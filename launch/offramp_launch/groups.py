@@ -6,7 +6,7 @@ import os
 import re
 
 from offramp_launch import shared_folder
-from offramp_launch.arguments import setting_given, take_values, without_values
+from offramp_launch.arguments import setting_given, take_all, take_values, without_values
 from offramp_launch.exit_code import UsageError
 from offramp_launch.run_dir import LIVE, LOCK, SETTINGS
 from offramp_launch.settings import consumer_command, to_toml
@@ -84,6 +84,23 @@ def parsed(text):
     return Group(name, processor, policy=tuple(policy))
 
 
+def with_number(text, consumers):
+    """The text of a --group with another number of consumers. A producer takes 1 to 64 of them."""
+    before, comma, words = text.partition(",")
+    group = parsed(before)
+    return f"{group.name}={group.processor}:{consumers}{comma}{words}"
+
+
+def groups_in(flags):
+    """The groups that the flags name."""
+    return [parsed(text) for _, text in take_all(flags, (FLAG,))[0]]
+
+
+def alone_of(group):
+    """The --group with which a consumer without a run works at this group's results only."""
+    return f"{group.name}={group.processor}"
+
+
 # -- a run's groups -------------------------------------------------------------------------------------------------
 
 
@@ -112,7 +129,7 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account):
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
     # Consumers learn their group from the run; a settings file that named it would contradict --processor.
     own = {**without_defaults(settled), "run-dir": str(folder), "processor": group.processor}
-    named = f"{group.name}={group.processor}"
+    named = alone_of(group)
     title = f"The settings of the consumers of group {group.name}; the run's are in {run_dir.file(SETTINGS)}"
     shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}, title).encode())
     flags = without_values([*argv, *found], (FLAG, "--processor", "--config", TRACES))

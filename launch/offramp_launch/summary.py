@@ -143,6 +143,7 @@ def close_status(run_dir, whole):
         status.update(exit=whole["exit"], failure=whole["failure"])
         if _counts(whole.get("samples")).get("recovered"):
             status["dead_lettered_samples"] = whole["samples"]["dead_letters"]
+            status.update({"groups": whole["groups"]} if whole.get("groups") else {})
         _put(run_dir, STATUS, status)
 
 
@@ -186,7 +187,7 @@ def describe(summary, unit, output, go_on):
             ("batches", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in batches.items() if count)),
             ("processor", processor and f"{processor}{AUTO if processor == 'auto' else ''}"),
         )
-    lines += labelled(*(("group", _group_line(group, unit)) for group in summary.get("groups") or []))
+    lines += labelled(*(("group", group_line(group, unit)) for group in summary.get("groups") or []))
     lines += _skipped_lines(summary)
     lines += _losses(summary, samples, unit)
     if summary.get("random_weights"):
@@ -201,7 +202,7 @@ def describe(summary, unit, output, go_on):
     return "\n".join([*lines, *labelled(("continue", leaves_work(summary) and go_on))])
 
 
-def _group_line(group, unit):
+def group_line(group, unit):
     kind = " (optional)" if group.get("optional") else ""
     counts = (
         (group.get(f"{name}_samples"), word)

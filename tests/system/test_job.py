@@ -29,6 +29,13 @@ PARQUET = (
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
 ONE = (*FEW, "--processor", "checksum", "--copy-outputs", "48", "--samples-per-slab", "4")
 
+# Groups of consumers, which have their own numbers.
+ALONE = tuple(word for word in COPY if word not in ("--consumers", "2"))
+IN_GROUPS = (
+    *(*ALONE, "--batch", "2", "--batches", "450", "--limit", "895", "--copy-outputs", "48"),
+    *("--group", "sums=checksum:2", "--group", "rows=embeddings-sqlite:1", "--group", "arrays=npy:1"),
+)
+
 # Item 10 is in batch 1, with the items 8 to 15.
 POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "fail", "OFFRAMP_TEST_THEN": "checksum"}
 
@@ -60,11 +67,11 @@ class Jobs(unittest.TestCase):
     def done(self, world, index, *flags):
         self.assertEqual(world.shard(index, *flags).wait(), 0, world.logs())
 
-    def break_off(self, world, index, how):
-        """Ends a shard's run by `how` once some of its samples are done."""
+    def break_off(self, world, index, how, slabs=4):
+        """Ends a shard's run by `how` once some of its samples are done. `slabs`: that consumers may finish."""
         with world.gate() as gate:
             world.shard(index)
-            gate.let(4)
+            gate.let(slabs)
             world.until(lambda: world.status().get("done_samples", 0) > 0, "the first samples")
             how(gate)
 
@@ -101,6 +108,78 @@ class Jobs(unittest.TestCase):
         world.launcher.send_signal(signal.SIGTERM)
         world.until(lambda: world.status().get("state") == "draining", "the signal taken")
         gate.open()
+
+    def test_groups_merge_to_one_run_after_shards_were_killed_and_stopped(self):
+        one = self.world(World, *IN_GROUPS)
+        self.assertEqual(one.start().wait(), 0, one.logs())
+        world = self.begun(IN_GROUPS, 3)
+        slabs = 24  # more than the four slabs of three groups: each group finishes one
+        self.break_off(world, 1, lambda _: self.kill(world), slabs)
+        others = ("--group", "sums=checksum:3", "--group", "rows=embeddings-sqlite:2", "--group", "arrays=npy")
+        self.done(world, 0, *others)  # the numbers of consumers are the host's choice
+        self.assertEqual(world.shard(2, *others[:4]).wait(), 65, world.logs())
+        self.assertIn("--group was ", world.logs())
+        self.done(world, 1)
+        self.break_off(world, 2, lambda gate: self.stop(world, gate), slabs)
+        self.assertEqual(world.wait(), 75, world.logs())
+        self.done(world, 2)
+        code, printed = world.call("job", "status", "--job", world.job)
+        self.assertEqual((code, "  group      rows: 895 items done\n" in printed), (0, True), printed)
+        self.merged(world, one, 895)
+        groups = {each["name"]: each["released_samples"] for each in world.job_summary()["groups"]}
+        self.assertEqual({"sums": 895, "rows": 895, "arrays": 895}, groups)
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+
+    def test_a_groups_failed_merge_leaves_the_others_merged(self):
+        """Of an optional group it does not fail the merge, and another merge completes it."""
+        flags = (*ALONE, *"--batch 8 --batches 13 --limit 101 --copy-outputs 48 --group sums=checksum:1".split())
+        flags = (*flags, "--group", "rows=records:1", "--group", "extra=embeddings-sqlite:1,optional")
+        world = self.begun(flags, 2)
+        for index in range(2):
+            self.done(world, index)
+        (world.output / "sums/checksums.tsv/of another").mkdir(parents=True)
+        (world.output / "extra/embeddings.sqlite/of another").mkdir(parents=True)
+        code, printed = world.merge()
+        self.assertEqual((code, "offramp: merging group sums: " in printed), (64, True), printed)
+        self.assertTrue((world.output / "rows/records.sqlite").is_file())
+        shutil.rmtree(world.output / "sums/checksums.tsv")
+        code, printed = world.merge()
+        self.assertEqual((code, "NOT MERGED group extra" in printed), (0, True), printed)
+        self.assertTrue((world.output / "sums/checksums.tsv").is_file())
+        self.assertTrue((world.output / ".offramp-shards/0/extra").is_dir())
+        shutil.rmtree(world.output / "extra/embeddings.sqlite")
+        code, printed = world.merge()
+        self.assertEqual((code, "NOT MERGED" in printed), (0, False), printed)
+        self.assertFalse((world.output / ".offramp-shards").exists())
+        released = next(each["released_samples"] for each in world.job_summary()["groups"] if each["name"] == "extra")
+        self.assertEqual(released, len(world.results()["extra/embeddings.sqlite"]["embeddings"]))
+
+    def test_a_shards_unmerged_optional_group_is_merged_with_the_job(self):
+        flags = (*ALONE, *"--batch 8 --batches 13 --limit 101 --copy-outputs 48 --group rows=records:1".split())
+        world = self.begun((*flags, "--group", "extra=checksum:1,optional"), 2)
+        blocked = world.output / ".offramp-shards/0/extra/checksums.tsv"
+        with world.gate() as gate:
+            world.shard(0)
+            world.until(
+                lambda: (
+                    {each["group"] for each in world.status().get("consumers") or [] if each["holding"]}
+                    == {"rows", "extra"}
+                ),
+                "both groups at work",
+            )
+            (blocked / "of another").mkdir(parents=True)
+            gate.open()
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.assertEqual(["extra"], world.record(0)["not_merged"])
+        self.done(world, 1)
+        code, printed = world.merge()
+        self.assertEqual((code, "NOT MERGED group extra" in printed), (0, True), printed)
+        shutil.rmtree(blocked)
+        code, printed = world.merge()
+        self.assertEqual((code, "NOT MERGED" in printed), (0, False), printed)
+        released = next(each["released_samples"] for each in world.job_summary()["groups"] if each["name"] == "extra")
+        lines = (world.output / "extra/checksums.tsv").read_text().splitlines()
+        self.assertEqual(released, sum(line[:1].isdigit() for line in lines))
 
     def merged_in_part(self):
         """(the world of one run, the world of a job with one of two shards merged, the merge's output)."""

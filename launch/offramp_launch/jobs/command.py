@@ -15,6 +15,7 @@ import tempfile
 from offramp_launch import arguments, run_steps, settings, sink, texts
 from offramp_launch.jobs import engines, merge as job_merge
 from offramp_launch.demo import shipped_model_flags, wants_demo
+from offramp_launch.groups import given_as_flags, groups_of
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NO_ROOM, NotFoundError, UsageError
 from offramp_launch.jobs.files import link, write_errors
 from offramp_launch.jobs.folder import SHARDS, Job, difference_of
@@ -30,7 +31,6 @@ NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "your own producer program splits its input itself",
     "--strategy": "the rungs are measured on one machine",
-    "--group": "a job has no groups for now. Name several processors: --processor A,B",
 }
 # Specific to this host, or secret.
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
@@ -78,7 +78,7 @@ def init(places, argv):
     wanted = given.get("--output") and arguments.folder_given(given["--output"])
     flags, config = settled(places, flags)
     output = wanted or arguments.folder_given(config.get("output") or folder / "output")
-    run_steps.require_apart(str(output), config)
+    run_steps.require_apart(str(output), config, groups_of(config, flags))
     with place_of_a_list(folder) as listing:
         facts, listed = facts_of(places, flags, config, listing=listing)
         return begin(places, folder, output, shards, flags, config, facts, listed)
@@ -191,7 +191,7 @@ def refuse_of_a_shard(flags):
 
 def refuse_settings(config):
     """Errors: LaunchError (USAGE) for a run's settings that a job does not support, from wherever they come."""
-    refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user", "group") if config.get(name))
+    refuse_names(f"--{name}" for name in (*SET_BY_JOB, "consumer-user") if config.get(name))
 
 
 def refuse_names(names):
@@ -213,7 +213,7 @@ def settled(places, flags):
     flags = [*flags, *sink.resolve(config, os.environ)]
     if wants_demo(flags, config):
         raise UsageError("a job needs an input", "Give --input FOLDER, and --model")
-    flags = [*flags, *shipped_model_flags(flags, config)]
+    flags = given_as_flags(groups_of(config, flags), config, [*flags, *shipped_model_flags(flags, config)])
     named = arguments.names_in(flags)
     flags += [
         part
@@ -359,6 +359,7 @@ def status(places, argv):
 
 def status_lines(job, whole):
     yield f"{job.id} in {job.folder}: {whole['shards_done']} of {job.shards} shards are done, {whole['done']} of {job.items} items"
+    yield from job_merge.lines_of_groups(whole)
     yield from job_merge.losses(whole)
     for index in whole["missing"][:SHOWN_MISSING]:
         attempts = job.attempts(index)

@@ -129,12 +129,16 @@ class Job:
 
     def require_for_hosts(self):
         """Errors: LaunchError (USAGE) for a job of a run with --gpus (gpus/job.py), which merges its own shards."""
-        folder = pathlib.Path(os.path.realpath(self.folder))
-        if (folder.parent.name, folder.name) == (SHARDS, "job"):
+        if self.is_of_one_host():
             raise UsageError(
                 f"{self.folder} belongs to a run with --gpus, which merges its own shards",
                 "Continue it: ./launch/offramp run --gpus N --resume, with the same flags",
             )
+
+    def is_of_one_host(self):
+        """Whether it is the job of a run with --gpus."""
+        folder = pathlib.Path(os.path.realpath(self.folder))
+        return (folder.parent.name, folder.name) == (SHARDS, "job")
 
     def list_of_input(self):
         """None if the input is not a folder of images."""

@@ -25,6 +25,7 @@ from offramp_launch.jobs.command import (
     require_locks,
     require_same_input,
 )
+from offramp_launch.groups import Group, groups_of, longest_folder
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import LOCK, OutputLock
 from offramp_launch.run_dir import choose_run_dir, new_run_id
@@ -32,8 +33,8 @@ from offramp_launch.jobs.shard_record import (
     DONE,
     exit_of,
     fate_of,
+    folders_of,
     outcome_of,
-    processors_of,
     records_among,
     report_of,
     require_whole_files,
@@ -54,6 +55,7 @@ class Attempt:
     strict: bool = False
     http: typing.Optional[tuple] = None  # the address to watch its run at
     first: typing.Optional[int] = None  # the number of consumers to begin with, with autoscaling
+    groups: typing.Sequence[Group] = ()  # of --group
 
 
 def start(places, argv):
@@ -150,6 +152,7 @@ def do_the_rest(attempt):
         *flags,
     ]
     config = settings_of(places, flags)
+    groups = groups_of(config, flags)
     # from a flag, the environment or --config
     flags = [*without_values(flags, ("--run-dir",)), *words_of({"--run-dir": config.get("run-dir") or None})]
     require_under_way(job, index)
@@ -163,7 +166,7 @@ def do_the_rest(attempt):
         if print_if_done(job, index):
             return int(ExitCode.OK)
         require_under_way(job, index)
-        return make(dataclasses.replace(attempt, flags=flags), note, run_id, lock)
+        return make(dataclasses.replace(attempt, flags=flags, groups=groups), note, run_id, lock)
 
 
 def require_under_way(job, index):
@@ -245,17 +248,23 @@ def make(attempt, note, run_id, lock):
     code, run_dir = run(attempt, run_id, lock)
     lock.require_in_place()
     seconds = round(time.monotonic() - began, 3)
-    processors = processors_of(run_dir)
-    records = records_among(job_merge.names_of_parts(job.place(index), processors))
+    folders = folders_of(run_dir)
+    names = job_merge.names_of_parts(job.place(index), folders)
+    records = records_among(names)
     note_end(note, code, seconds=seconds, run_dir=str(run_dir), records=records)
     if fate_of(code) != DONE:
         return code
-    job_merge.require_merged(job, index, f"Run the shard again to join it; the run is {run_dir}", ExitCode.CANNOT_WRITE)
-    outcome, parts = outcome_of(job, index, run_dir, code), job_merge.parts_of(job.place(index), processors)
-    require_whole_files(job, index, processors, outcome["done"], parts)
+    not_merged = groups_not_merged(attempt, run_dir)
+    outcome, optional = (
+        outcome_of(job, index, run_dir, code),
+        [group.name for group in attempt.groups if group.optional],
+    )
+    require_whole_files(job, index, folders, outcome["done"], names, optional)
+    whole = [name for name in names if not any(job_merge.is_within(name, each) for each in not_merged)]
     record = {
         **outcome,
-        "parts": parts,
+        "parts": job_merge.parts_of(job.place(index), whole),
+        "not_merged": not_merged,
         "attempt": int(note.stem),
         "host": socket.gethostname(),
         "seconds": seconds,
@@ -275,6 +284,26 @@ def make(attempt, note, run_id, lock):
     return int(ExitCode.OK)
 
 
+def groups_not_merged(attempt, run_dir):
+    """The optional groups whose files are not whole. Errors: LaunchError, for the files of others."""
+    found = []
+    for group in attempt.groups or [None]:
+        within = group.name if group else ""
+        try:
+            job_merge.require_merged(
+                attempt.job,
+                attempt.index,
+                within,
+                f"Run the shard again to join it; the run is {run_dir}",
+                ExitCode.CANNOT_WRITE,
+            )
+        except LaunchError:
+            if not (group and group.optional):
+                raise
+            found.append(within)
+    return found
+
+
 def print_if_done(job, index):
     record = job.record(index)
     if record is None:
@@ -291,7 +320,7 @@ def run(attempt, run_id, lock):
     places, job, index = attempt.places, attempt.job, attempt.index
     place = job.place(index)
     given = take_values(attempt.flags, ("--run-dir",))[0].get("--run-dir")
-    run_dir = choose_run_dir(places, given, run_id)
+    run_dir = choose_run_dir(places, given, run_id, longest_folder(attempt.groups))
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
     listed = job.list_of_input()
     own = {

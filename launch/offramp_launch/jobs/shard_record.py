@@ -3,8 +3,10 @@
 import pathlib
 
 from offramp_launch.exit_code import ExitCode, InputError, LaunchError, WriteError
+from offramp_launch.groups import parsed
 from offramp_launch.jobs import files as job_files
 from offramp_launch.run_dir import read_settings
+from offramp_launch.watching.counters import COUNTS_OF_A_GROUP
 
 # The file that a processor's consumers append to for each completed item: `whole` in consumer/processors/plugins.
 WHOLE_FILES = {
@@ -18,6 +20,8 @@ WHOLE_FILES = {
 RECORDS = "records.jsonl"
 # Lists in a run's summary.
 LISTS = ("skipped", "dead_letters", "unreadable_upcoming")
+# Of a run with groups of consumers.
+OF_GROUPS = ("groups", "dead_letters_in")
 # A shard's counts: the name in its record, the field in its run's status, the fields in its run's summary.
 COUNTS = {
     "done": ("done_samples", ("done_before", "released")),
@@ -64,19 +68,47 @@ def outcome_of(job, index, run_dir, code):
 def report_of(run_dir):
     """What is kept of the run's summary: its directory may be gone when the shards are joined."""
     summary = job_files.read(pathlib.Path(run_dir) / "summary.json") or {}
-    return {name: summary.get(name) for name in ("run_dir", "samples", *LISTS)}
+    kept = {name: summary.get(name) for name in ("run_dir", "samples", *LISTS)}
+    return {**kept, **{name: summary[name] for name in OF_GROUPS if summary.get("groups")}}
 
 
-def processors_of(run_dir):
-    return read_settings(pathlib.Path(run_dir)).get("processor", "").split(",")
+def groups_summed(reports):
+    """The groups of several runs' summaries, or reports of shards, summed by name."""
+    whole: dict = {}
+    for report in reports:
+        before = (report.get("samples") or {}).get("done_before") or 0
+        for group in report.get("groups") or []:
+            entry = {**dict.fromkeys(COUNTS_OF_A_GROUP, 0), **whole.get(group["name"], {})}
+            counts = {name: entry[name] + (group.get(name) or 0) for name in COUNTS_OF_A_GROUP}
+            if not group.get("optional"):  # earlier runs have done these for every required group
+                counts["released_samples"] += before
+            whole[group["name"]] = {"name": group["name"], "optional": bool(group.get("optional")), **counts}
+    return list(whole.values())
 
 
-def may_be_part(name, processors):
+def folders_of_processors(names):
+    """{folder of its results in the shard's folder: processor}; the folder of a single processor is ""."""
+    return {"": names[0]} if len(names) == 1 else {name: name for name in names}
+
+
+def folders_of(run_dir):
+    """The same for the processors, or the groups, of a run."""
+    settings = read_settings(pathlib.Path(run_dir))
+    groups = [parsed(line) for line in settings.get("group", "").splitlines()]
+    if groups:
+        return {group.name: group.processor for group in groups}
+    return folders_of_processors(settings.get("processor", "").split(","))
+
+
+def may_be_part(name, folders):
     """
     Whether consumers may have appended to this file; `name`: its path within the shard's folder. Of a processor in
     WHOLE_FILES only that file counts, as readers may leave others beside it; other processors may make any file.
     """
-    processor, file = (name.parts[0], "/".join(name.parts[1:])) if len(processors) > 1 else (processors[0], str(name))
+    if "" in folders:
+        processor, file = folders[""], str(name)
+    else:
+        processor, file = folders.get(name.parts[0], name.parts[0]), "/".join(name.parts[1:])
     return file == WHOLE_FILES.get(processor, RECORDS if ":" in processor else file)
 
 
@@ -84,12 +116,15 @@ def records_among(names):
     return [name for name in names if pathlib.PurePath(name).name == RECORDS]
 
 
-def require_whole_files(job, index, processors, done, parts):
-    """Errors: LaunchError (BAD_INPUT) if items are done, and one of WHOLE_FILES, or a noted file, is gone."""
-    known = [name for name in processors if name in WHOLE_FILES]
-    wanted = [f"{name}/{WHOLE_FILES[name]}" if len(processors) > 1 else WHOLE_FILES[name] for name in known]
+def require_whole_files(job, index, folders, done, names, may_lack=()):
+    """
+    `names`: of the files that are there. `may_lack`: folders of optional groups, which may have no result. Errors:
+    LaunchError (BAD_INPUT) if items are done, and one of WHOLE_FILES, or a noted file, is gone.
+    """
+    known = [folder for folder, processor in folders.items() if processor in WHOLE_FILES and folder not in may_lack]
+    wanted = [str(pathlib.PurePath(folder, WHOLE_FILES[folders[folder]])) for folder in known]
     wanted += [name for attempt in job.attempts(index) for name in attempt.get("records", ())]
-    if done and (gone := [name for name in wanted if name not in parts]):
+    if done and (gone := [name for name in wanted if name not in names]):
         raise InputError(
             f"{done} items of shard {index} are done, but their results in {job.place(index) / gone[0]} are missing",
             f"Restore the file; or remove {job.place(index)} and run the shard again to make them all",

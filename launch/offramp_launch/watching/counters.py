@@ -8,6 +8,7 @@ skipped input_wait_seconds slab_wait_seconds output_wait_seconds visibility_time
 released_samples released_batches dead_lettered_samples dropped_samples redelivered
 """.split()
 TABLES = ("totals", "stage_seconds")
+COUNTS_OF_A_GROUP = ("released_samples", "released_slabs", "dead_lettered_samples", "dropped_samples")
 
 
 def counters_of(status):
@@ -15,6 +16,12 @@ def counters_of(status):
     releases = {reason: times for reason, times in (status.get("releases") or {}).items() if reason in REFUSED_RELEASES}
     if status.get("refused") is not None or releases:
         found["refused"] = {**releases, **(status.get("refused") or {})}
+    if groups := status.get("groups"):
+        found["groups"] = {
+            each["name"]: {name: each[name] for name in COUNTS_OF_A_GROUP if each.get(name) is not None}
+            for each in groups
+            if each.get("name")
+        }
     return found
 
 

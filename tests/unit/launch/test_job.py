@@ -72,6 +72,11 @@ class InAFolder(unittest.TestCase):
         job.claim_output()
         return job
 
+    @staticmethod
+    def parts(place, *processors):
+        folders = shard_record.folders_of_processors(processors)
+        return job_merge.parts_of(place, job_merge.names_of_parts(place, folders))
+
     def refused(self, code, work, *arguments, **named):
         with self.assertRaises(LaunchError) as caught:
             work(*arguments, **named)
@@ -717,15 +722,15 @@ class JobTest(InAFolder):
         part = job.place(0) / "lines.tsv"
         part.parent.mkdir(parents=True)
         part.write_text("0\ta\n")
-        record = {"parts": job_merge.parts_of(job.place(0), [""])}
-        job_merge.require_parts(job, 0, record)
+        parts = self.parts(job.place(0), "")
+        job_merge.require_parts(job, 0, parts)
         part.write_text("0\tb\n")
         self.assertIn(
             "lines.tsv, which shard 0 wrote, has changed",
-            self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record),
+            self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, parts),
         )
         part.unlink()
-        self.assertIn("is missing", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, record))
+        self.assertIn("is missing", self.refused(ExitCode.BAD_INPUT, job_merge.require_parts, job, 0, parts))
 
     def test_a_part_that_the_merge_left_out_is_kept(self):
         job = self.job(shards=1)
@@ -739,7 +744,7 @@ class JobTest(InAFolder):
                 "skipped": 0,
                 "dead_letters": 0,
                 "dropped": 0,
-                "parts": job_merge.parts_of(job.place(0), [""]),
+                "parts": self.parts(job.place(0), ""),
                 "attempt": 0,
                 "host": "a",
                 "seconds": 1,
@@ -759,7 +764,7 @@ class JobTest(InAFolder):
         place.mkdir(parents=True)
         for name in ("embeddings.sqlite", "embeddings.sqlite-wal", "embeddings.sqlite-shm", ".offramp-checkpoint"):
             (place / name).write_text("")
-        self.assertEqual({"embeddings.sqlite": None}, job_merge.parts_of(place, ["embeddings-sqlite"]))
+        self.assertEqual({"embeddings.sqlite": None}, self.parts(place, "embeddings-sqlite"))
 
     def test_other_files_beside_a_part_are_not_parts(self):
         place = self.job().place(0)
@@ -771,8 +776,175 @@ class JobTest(InAFolder):
             for name in (*wanted, "embeddings.parquet" if len(names) == 1 else "checksum/notes.txt"):
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).write_text("")
-            self.assertEqual(wanted, list(job_merge.parts_of(place, names)))
+            self.assertEqual(wanted, list(self.parts(place, *names)))
             shutil.rmtree(place)
+
+
+class GroupsTest(InAFolder):
+    """A job of two shards with two required groups and an optional one; the consumer's commands copy files."""
+
+    FLAGS = ("--seed=0", "--group=a=npy:2", "--group=b=post.py:show:1", "--group=extra=checksum:3,optional")
+
+    def setUp(self):
+        super().setUp()
+        self.work = self.job(shards=2, flags=list(self.FLAGS))
+        self.asked, self.failing, self.notes = [], set(), []
+        for index in range(2):
+            for name in ("a/lines.tsv", "b/records.jsonl", "extra/checksums.tsv"):
+                path = self.work.place(index) / name
+                path.parent.mkdir(parents=True)
+                path.write_text(f"{index}\t{name}\n")
+
+    def record(self, index, not_merged=(), done_before=0, **counts):
+        place, folders = self.work.place(index), {"a": "npy", "b": "post.py:show", "extra": "checksum"}
+        names = job_merge.names_of_parts(place, folders)
+        kept = [name for name in names if name.partition("/")[0] not in not_merged]
+        groups = [
+            {"name": name, "optional": name == "extra", "released_samples": 5 - done_before, **counts}
+            for name in folders
+        ]
+        self.work.note_done(
+            index,
+            {
+                **dict.fromkeys(("skipped", "dead_letters", "dropped", "attempt", "seconds"), 0),
+                "done": 5,
+                "host": "a",
+                "parts": job_merge.parts_of(place, kept),
+                "not_merged": list(not_merged),
+                "report": {"samples": {"done_before": done_before}, "groups": groups},
+            },
+        )
+
+    def ask(self, command, text="", **_):
+        """Joins lines as the consumer does; fails for the groups of `failing`."""
+        what = command[1]
+        group = command[command.index("--group") + 1].partition("=")[0] if "--group" in command else "checkpoints"
+        self.asked.append(f"{what} {group}")
+        if f"{what} {group}" in self.failing:
+            raise LaunchError("the disk is full", "Make room", ExitCode.CANNOT_WRITE)
+        place = pathlib.Path(command[command.index("--output") + 1]) if "--output" in command else None
+        if what == "finish" and place != self.work.output:
+            shutil.rmtree(place / group / ".offramp-segments")
+        if what == "join-shards" and place:
+            for line in text.splitlines():
+                index, *names = line.split("\t")
+                self.assertEqual({group}, {name.partition("/")[0] for name in names})
+                for name in names:
+                    (self.work.output / name).parent.mkdir(exist_ok=True)
+                    with open(self.work.output / name, "a") as file:
+                        file.write((self.work.place(int(index)) / name).read_text())
+
+    def merge(self):
+        self.asked.clear()
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            job_merge.merge(mock.Mock(), self.work, False, self.ask)
+        return printed.getvalue()
+
+    def test_each_group_is_merged_alone(self):
+        for index in range(2):
+            self.record(index, done_before=2 * index)
+        printed = self.merge()
+        groups = ("a", "b", "extra")
+        joins, finishes = ([f"{what} {group}" for group in groups] for what in ("join-shards", "finish"))
+        self.assertEqual([*joins, "join-shards checkpoints", *finishes], self.asked)
+        self.assertEqual("0\ta/lines.tsv\n1\ta/lines.tsv\n", (self.work.output / "a/lines.tsv").read_text())
+        self.assertTrue(job_merge.is_merged(self.work))
+        self.assertFalse((self.work.output / ".offramp-shards").exists())
+        # Earlier attempts did samples for every required group; for an optional one they may have been dropped.
+        self.assertIn("  group      a: 10 items done\n", printed)
+        self.assertIn("  group      extra (optional): 8 items done\n", printed)
+
+    def test_a_required_group_that_fails_leaves_the_others_merged(self):
+        for index in range(2):
+            self.record(index)
+        for step in ("join-shards a", "finish a"):
+            self.failing = {step}
+            problem = self.refused(ExitCode.CANNOT_WRITE, self.merge)
+            self.assertIn("merging group a: the disk is full\n    Make room", problem)
+            self.assertTrue((self.work.output / "b/records.jsonl").exists())
+            self.assertTrue((self.work.output / "extra/checksums.tsv").exists())
+            self.assertFalse(job_merge.is_merged(self.work))
+            self.assertTrue((self.work.place(0) / "a/lines.tsv").exists(), "it is merged from here later")
+            for name in ("b", "extra"):
+                self.assertIn(f"{step.partition(' ')[0]} {name}", self.asked)
+        self.failing = set()
+        self.merge()
+        self.assertTrue(job_merge.is_merged(self.work))
+
+    def test_an_optional_group_that_fails_is_merged_later(self):
+        for index in range(2):
+            self.record(index)
+        for step in ("join-shards extra", "finish extra"):
+            with self.subTest(step):
+                self.failing = {step}
+                printed = self.merge()
+                self.assertRegex(
+                    printed, "merging group extra: the disk is full\n +Make room\n +The rest does not fail"
+                )
+                self.assertIn("NOT MERGED group extra", printed)
+                self.assertFalse(job_merge.is_merged(self.work))
+                self.assertTrue((self.work.place(1) / "extra/checksums.tsv").exists())
+        self.failing = set()
+        (self.work.output / "extra/checksums.tsv").unlink()
+        self.merge()
+        self.assertEqual(["join-shards extra", "join-shards checkpoints", "finish extra"], self.asked)
+        self.assertTrue(job_merge.is_merged(self.work))
+        self.assertFalse((self.work.output / ".offramp-shards").exists())
+
+    def test_a_shards_unmerged_optional_group_is_merged_with_the_job(self):
+        segments = self.work.place(1) / "extra/.offramp-segments/1"
+        segments.mkdir(parents=True)
+        (segments / "0.tsv").write_text("")
+        self.record(0)
+        self.record(1, not_merged=["extra"])
+        self.failing = {"finish extra"}
+        self.assertIn("NOT MERGED group extra", self.merge())
+        self.assertTrue((segments / "0.tsv").exists())
+        self.failing = set()
+        self.merge()
+        joined = (self.work.output / "extra/checksums.tsv").read_text()
+        self.assertEqual("0\textra/checksums.tsv\n1\textra/checksums.tsv\n", joined)
+        self.assertTrue(job_merge.is_merged(self.work))
+
+    def test_a_changed_file_of_a_group_is_reported_with_the_group(self):
+        for index in range(2):
+            self.record(index)
+        (self.work.place(0) / "a/lines.tsv").write_text("other\n")
+        problem = self.refused(ExitCode.BAD_INPUT, self.merge)
+        self.assertRegex(problem, "merging group a: .*lines.tsv, which shard 0 wrote, has changed")
+        self.assertTrue((self.work.output / "b/records.jsonl").exists())
+
+    def test_a_shards_run_may_leave_an_optional_group_unmerged(self):
+        attempt = shard_command.Attempt(None, self.work, 0, [], groups=shard_command.groups_of(self.config(), []))
+        self.assertEqual([], shard_command.groups_not_merged(attempt, "/run"))
+        for name in ("extra", "a"):
+            segments = self.work.place(0) / name / ".offramp-segments/1"
+            segments.mkdir(parents=True)
+            (segments / "0.tsv").write_text("")
+            if name == "extra":
+                self.assertEqual(["extra"], shard_command.groups_not_merged(attempt, "/run"))
+        self.refused(ExitCode.CANNOT_WRITE, shard_command.groups_not_merged, attempt, "/run")
+
+    def config(self):
+        return {"group": "\n".join(flag.removeprefix("--group=") for flag in self.FLAGS[1:])}
+
+    def test_only_a_required_groups_tiles_are_missed(self):
+        whole = dict.fromkeys(shard_record.COUNTS, 0)
+        for group in ("extra", "a"):
+            tiles = self.work.output / group / ".offramp-tiles"
+            tiles.mkdir(parents=True)
+            (tiles / "picture").write_text("")
+            if group == "extra":
+                job_merge.require_whole_pictures(self.work, whole)
+        self.refused(ExitCode.CANNOT_WRITE, job_merge.require_whole_pictures, self.work, whole)
+
+    def test_an_optional_group_may_have_no_file(self):
+        folders = {"a": "checksum", "extra": "records"}
+        check = functools.partial(shard_record.require_whole_files, self.work, 0, folders, 5)
+        check(["a/checksums.tsv"], ["extra"])
+        self.refused(ExitCode.BAD_INPUT, check, ["a/checksums.tsv"])
+        self.refused(ExitCode.BAD_INPUT, check, ["extra/records.sqlite"], ["extra"])
 
 
 class IndexTest(InAFolder):
