@@ -30,6 +30,15 @@ PARQUET = (
 )
 FILES = (*FEW, "--processor", "npy,mask-png,mask-rle,records", "--copy-outputs", "5x24x32")
 ROWS = (*MANY, "--processor", "checksum,embeddings-sqlite" + PARQUET, "--copy-outputs", "48")
+# Groups of consumers, which have their own numbers.
+ALONE = tuple(word for word in COPY if word not in ("--consumers", "3"))
+IN_GROUPS = (*"--group sums=checksum:3 --group rows=embeddings-sqlite:1 --copy-outputs 48".split(),)
+FEW_IN_GROUPS = (
+    *ALONE,
+    *"--batch 8 --batches 13 --limit 101 --copy-outputs 5x24x32 --group arrays=npy:3 --group rle=mask-rle:2".split(),
+    *"--group masks=mask-png:1 --group rows=records:1".split(),
+)
+MANY_IN_GROUPS = (*ALONE, "--batch", "2", "--batches", "300", "--limit", "597", *IN_GROUPS)
 # Batches so large that few are computed ahead of their slabs.
 LARGE = (
     *COPY,
@@ -329,6 +338,152 @@ class Gpus(GpusTest):
         self.assertEqual((code, "--start-ahead needs --gpus" in printed), (64, True), printed)
         code, printed = self.command(world, "run", "--gpus", "2", "--device", "cpu")
         self.assertEqual((code, "needs an input" in printed), (64, True), printed)
+
+
+class Groups(GpusTest):
+    """Each group's results are those of one producer, and a group's failure is its own."""
+
+    def group(self, report, name):
+        return next((each for each in report.get("groups") or [] if each["name"] == name), {})
+
+    def ends_as(self, world, results, items):
+        super().ends_as(world, results, items)
+        for report in (world.summary(), world.status()):
+            self.assertEqual({items}, {each["released_samples"] for each in report["groups"]}, report["groups"])
+
+    def test_results_of_each_group_are_those_of_one_producer(self):
+        world, one = self.world(*FEW_IN_GROUPS, shards=5), self.results_of_one(*FEW_IN_GROUPS)
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        self.ends_as(world, one, 101)
+        self.assertEqual({"arrays", "masks", "rle", "rows"}, {name.partition("/")[0] for name in one})
+        self.assertIn("  group      rle: 101 samples done\n", world.logs())
+        self.assertIn('group="arrays",state="completed"', (world.run_dir / "metrics.prom").read_text())
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.assertEqual(world.results(), one)
+
+    def test_a_killed_worker_and_a_killed_launcher_cost_no_group_a_sample(self):
+        world, one = self.world(*MANY_IN_GROUPS, shards=6), self.results_of_one(*MANY_IN_GROUPS)
+        with world.gate() as gate:
+            world.start()
+            world.until(
+                lambda: gate.let(1) or world.status_of("producer 2").get("done_samples", 0), "samples of the worker"
+            )
+            pid = world.status_of("producer 2")["pid"]
+            os.kill(pid, signal.SIGKILL)
+            world.until(lambda: world.status_of("producer 2").get("pid") != pid, "its death")
+            self.assertGreaterEqual(world.kill_everything(), 2)
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.assertGreater(world.summary()["samples"]["done_before"], 0)
+        self.ends_as(world, one, 597)
+
+    def test_commands_show_and_scale_a_group_over_all_workers(self):
+        world = self.world(*MANY_IN_GROUPS, shards=3)
+        with world.gate() as gate:
+            world.start()
+            world.until(lambda: len(world.status().get("consumers") or []) == 6, "a consumer of each group and worker")
+            self.assertEqual([2, 2, 2], [worker["consumers"] for worker in world.status()["workers"]])
+            code, printed = self.command(world, "scale", "sums=6")
+            self.assertEqual((code, "sums: 3 -> 6 consumers" in printed), (0, True), printed)
+            world.until(lambda: self.group(world.status(), "sums").get("consumers") == 6, "six consumers of sums")
+            code, printed = self.command(world, "scale", "rows=0")
+            self.assertEqual((code, "rows: 3 -> 0 consumers; the run waits" in printed), (0, True), printed)
+            code, printed = self.command(world, "status")
+            self.assertRegex(printed, r"  group sums: 6 of 6 consumers, \d+ samples done")
+            self.assertRegex(printed, r"  group rows: \d of 0 consumers, ")
+            self.assertEqual(self.command(world, "scale", "7")[0], 64)
+            gate.open()
+            world.until(lambda: self.group(world.status(), "rows").get("consumers") == 0, "no consumer of rows")
+            self.assertEqual(self.command(world, "scale", "rows=3")[0], 0)
+            self.assertEqual(world.wait(), 0, world.logs())
+        self.ends_as(world, self.results_of_one(*MANY_IN_GROUPS), 597)
+
+    def blocked(self, world, obstacle):
+        """Runs with a folder in the place of a group's merged file. Returns the exit code."""
+        with world.gate() as gate:
+            world.start()
+            named = {word.partition("=")[0] for flag, word in zip(world.flags, world.flags[1:]) if flag == "--group"}
+            world.until(
+                lambda: named == {each["group"] for each in world.status().get("consumers") or [] if each["holding"]},
+                "all groups at work",
+            )
+            (world.output / obstacle / "of another").mkdir(parents=True)
+            gate.open()
+            return world.wait()
+
+    def unblock(self, world, obstacle):
+        (world.output / obstacle / "of another").rmdir()
+        (world.output / obstacle).rmdir()
+
+    def test_a_groups_failed_merge_leaves_the_others_merged(self):
+        world, one = self.world(*FEW_IN_GROUPS, shards=4), self.results_of_one(*FEW_IN_GROUPS)
+        self.assertEqual(self.blocked(world, "rle/masks.jsonl"), 74, world.logs())
+        self.assertIn("merging group rle: ", world.logs())
+        self.assertEqual(
+            {name for name in world.results() if not name.startswith((".", "rle/"))},
+            {name for name in one if not name.startswith("rle/")},
+        )
+        self.unblock(world, "rle/masks.jsonl")
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        self.ends_as(world, one, 101)
+
+    def test_an_optional_groups_failed_merge_does_not_fail_the_run(self):
+        optional = ("--group", "extra=checksum:3,optional")
+        world, one = self.world(*FEW_IN_GROUPS, *optional, shards=4), self.results_of_one(*FEW_IN_GROUPS)
+        self.assertEqual(self.blocked(world, "extra/checksums.tsv"), 0, world.logs())
+        self.assertRegex(world.logs(), "merging group extra: (.*\n)+.*The rest does not fail, as the group is optional")
+        extra = self.group(world.summary(), "extra")
+        results = world.results()
+        self.assertEqual({name: results.get(name) for name in one}, one)
+        self.unblock(world, "extra/checksums.tsv")
+        self.assertEqual(world.start("--resume").wait(), 0, world.logs())
+        results = world.results()
+        rows = [line for line in results["extra/checksums.tsv"].splitlines() if line[:1].isdigit()]
+        self.assertEqual(
+            (101, extra["released_samples"]), (extra["released_samples"] + extra["dropped_samples"], len(rows))
+        )
+        self.assertEqual({name for name in results if not name.startswith("extra/")}, set(one))
+        self.assertFalse((world.output / ".offramp-shards").exists())
+
+    def test_dead_letters_name_worker_and_group(self):
+        groups = (
+            "--group rows=records:3 --group bad=crash-on-item:3 --copy-outputs 48 --batch 8 --batches 13 --limit 101"
+        )
+        world = self.world(*ALONE, *groups.split(), shards=4)
+        world.environment.update(
+            OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)),
+            OFFRAMP_TEST_CRASH_ITEM="60",
+            OFFRAMP_TEST_CRASH_HOW="segv",
+            OFFRAMP_TEST_THEN="npy",
+        )
+        self.assertEqual(world.start().wait(), 84, world.logs())
+        summary, folder = world.summary(), world.run_dir / "groups/bad"
+        (slab,) = summary["dead_letters"]
+        self.assertEqual(slab["payload"], str(folder / "dead-letters/s2-batch-7-row-0.safetensors"))
+        self.assertEqual(([str(folder)], "bad"), (summary["dead_letters_in"], slab["group"]))
+        bad, rows = self.group(summary, "bad"), self.group(summary, "rows")
+        self.assertEqual(101, bad["released_samples"] + bad["dead_lettered_samples"])
+        self.assertEqual((101, 0), (rows["released_samples"], rows["dead_lettered_samples"]))
+        code, printed = self.command(world, "dead-letters", "list", "--run-dir", str(world.run_dir))
+        self.assertRegex(printed, "s2-batch-7-row-0 .* 3 +3 SIGSEGV +dead-lettered")
+        world.environment["OFFRAMP_TEST_CRASH_ITEM"] = "1000"
+        code, printed = self.command(world, "dead-letters", "retry", "--all", "--run-dir", str(world.run_dir))
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(101, len(list((world.output / "bad").rglob("*.npy"))), "beside the others' results")
+
+    def test_an_optional_groups_dead_letters_do_not_change_the_exit_code(self):
+        groups = "--group rows=records:3 --group bad=crash-on-item:3,optional --copy-outputs 48"
+        world = self.world(*ALONE, "--batch", "8", "--batches", "13", "--limit", "101", *groups.split(), shards=4)
+        world.environment.update(
+            OFFRAMP_BIN_DIR=str(programs_with_faulty_consumer(world.folder)),
+            OFFRAMP_TEST_CRASH_ITEM="any",
+            OFFRAMP_TEST_CRASH_HOW="fail",
+            OFFRAMP_TEST_CRASH_TIMES="1000",
+            OFFRAMP_TEST_THEN="npy",
+        )
+        self.assertEqual(world.start().wait(), 0, world.logs())
+        bad = self.group(world.summary(), "bad")
+        self.assertEqual((True, 0), (bad["optional"], bad["released_samples"]))
+        self.assertEqual(101, self.group(world.summary(), "rows")["released_samples"])
 
 
 class Ahead(GpusTest):

@@ -307,7 +307,6 @@ class Groups(LeavesNothing):
             (("--when-full", "drop"), "--when-full 'drop' does not go with --group"),
             (("--group", "sums=npy"), "names the group 'sums' twice"),
             (("--group", "x=no-such-processor"), "'no-such-processor' is unknown. Known: checksum, "),
-            (("--gpus", "2"), "--gpus cannot be combined with --group"),
         ):
             with self.subTest(flags), LaunchedRun(*COPY, *GROUPS, *flags) as run:
                 self.assertEqual(64, run.start().wait(), run.logs())

@@ -20,9 +20,10 @@ from offramp_launch.failure import dead_letters_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.scaling import bounds_given
-from offramp_launch.gpus.shares import BEGIN_WITH, flags_of_workers
+from offramp_launch.gpus.shares import first_of, flags_of_workers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
+from offramp_launch.groups import groups_of, longest_folder, plan_of, without_defaults
 from offramp_launch.output_folder import OutputLock, make_room, require_one_intent
 from offramp_launch.progress import print_note
 from offramp_launch.run_dir import RunDir, choose_run_dir, new_run_id
@@ -38,7 +39,6 @@ LONGEST_NAME = "s99999-99"
 NOT_HERE = {
     "--producer": "your own producer program chooses its GPU itself",
     "--shard": "it runs all shards: --shards sets their number",
-    "--group": "groups run with one producer for now",
     "--strategy": "the rungs are measured with one producer",
     "--consumer-user": "it has no consumers of another user",
     "--samples-folder": "it is an internal flag of the programs",
@@ -91,7 +91,8 @@ def start(places, argv, typed):
             "Give --input and --model; without --gpus a run without an input is the demo",
         )
     run_id = config.get("run-id") or new_run_id()
-    run_path = choose_run_dir(places, config.get("run-dir"), run_id, LONGEST_NAME)
+    groups = groups_of(config, flags)
+    run_path = choose_run_dir(places, config.get("run-dir"), run_id, f"{LONGEST_NAME}/{longest_folder(groups)}")
     output = place_of(config, run_path)
     if resume and is_of_one_producer(output, run_id):
         run_steps.announce(config, f"{output} is from a run with one producer: {devices[0].name} continues it")
@@ -160,7 +161,8 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
     output, given = place_of(config, run_path), flags
     job_command.require_job_flags(flags := arguments.take_values(flags, OF_THE_WHOLE)[1])
     flags, settled = job_command.settled(places, flags)
-    run_steps.require_apart(str(output), {**settled, "output": config.get("output")})
+    groups = groups_of(settled, flags)
+    run_steps.require_apart(str(output), {**settled, "output": config.get("output")}, groups)
     shares = flags_of_workers(settled, given, len(devices), settled["device"] == "cpu")
     interrupts.handle_all_signals()
     run_dir = RunDir(places, run_path)
@@ -171,7 +173,7 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
         "run-id": run_id,
         "run-dir": str(run_dir.path),
         "output": str(output),
-        "consumers": sum(int(share.get(BEGIN_WITH, share["consumers"])) for share in shares),
+        "consumers": sum(map(first_of, shares)),
     }
     about = summary.about(
         run_id, run_dir, settings.version_of(producer), places.commit(), arguments.shown(typed), whole, str(output)
@@ -200,9 +202,9 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
             plan.job = gpus_job.begin(places, output, flags, settled, shards, len(devices))
         plan.error_limit = most_errors(settled.get("max-errors"), plan.job.items)
         # Later commands for dead letters find the results by the job's id.
-        settings.keep_settings(
-            run_dir, {**whole, "run-id": plan.job.id}, {**settled, "output": config.get("output") or ""}, given
-        )
+        of_job, kept = {**whole, "run-id": plan.job.id}, without_defaults(settled) if groups else settled
+        settings.keep_settings(run_dir, of_job, {**kept, "output": config.get("output") or ""}, given)
+        plan.groups = [plan_of(group, groups, places, flags, (), run_dir, of_job, None) for group in groups]
 
         def go_on(whole):
             return run_steps.continue_command(places, typed, config, run_dir, False, summary.demanded_flags(whole))
@@ -256,7 +258,8 @@ def supervise(work, go_on):
         lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on(whole)),
         unit,
         lambda _: plan.run_dir.status(),
-        f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}",
+        f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}"
+        + (f", {counted(len(plan.groups), 'group')} of consumers" if plan.groups else ""),
     )
 
 
@@ -274,8 +277,9 @@ def conclude(work, supervisor, code, finishing, seconds):
     if code == 0:
         try:
             ask_program = functools.partial(ask, run_dir=run_dir, lock=plan.output_lock, finishing=finishing)
-            gpus_job.merge(plan.places, job, plan.flags, ask_program, plan.output_lock)
-            gpus_job.put_away(job)
+            gpus_job.merge(plan.places, job, plan.flags, ask_program, plan.output_lock, work.note)
+            if job_merge.is_merged(job):  # else the shards' folders have results of an optional group
+                gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])
             job_merge.require_whole_pictures(job, total_of(supervisor.counts.values()))
         except LaunchError as problem:

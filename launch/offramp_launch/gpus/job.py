@@ -146,13 +146,16 @@ def database_in(sink):
     return dict(urllib.parse.parse_qsl(url.query)).get("dbname") or urllib.parse.unquote(url.path.strip("/"))
 
 
-def merge(places, job, flags, ask, lock):
-    """Merges all shards into one run's output. If it is killed, another call completes it. `flags`: this run's."""
+def merge(places, job, flags, ask, lock, note):
+    """
+    Merges all shards into one run's output. If it is killed, another call completes it. `flags`: this run's. `note`:
+    reports an optional group that cannot be merged.
+    """
     if job_merge.is_merged(job):
         return
     lock.require_in_place()
     job.facts["flags"] = flags
-    job_merge.merge_output(places, job, job.records(), [], ask, lock)
+    job_merge.merge_output(places, job, job.records(), [], ask, lock, note)
 
 
 def put_away(job):

@@ -4,11 +4,13 @@ import os
 
 from offramp_launch.arguments import setting_given
 from offramp_launch.exit_code import UsageError
+from offramp_launch.groups import parsed, with_number
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 from offramp_launch.supervision.autoscaler import Bounds
 
 LEAST = {"consumers": 1, "decode-workers": 1, "slabs": 2}
 BEGIN_WITH = "begin-with"  # the number of consumers to start with, beside their bounds: an internal flag of workers
+GROUPS = "group"  # instead of a number of consumers: the text of each --group, with the worker's share of the number
 SHARDS_A_WORKER = 4
 BATCHES_A_SHARD = 4  # at least, if --shards is not given
 
@@ -19,6 +21,15 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
     # else the programs chose it, for the whole machine
     whole = {name: int(config[name]) for name in LEAST if config.get(name) and setting_given(name, argv)}
     own = defaults_of(cores // workers, on_the_cpu)
+    if lines := (config.get("group") or "").splitlines():
+        return [
+            {
+                **{name: value for name, value in own.items() if name != "consumers"},
+                **{name: share(whole[name], workers, number, LEAST[name]) for name in whole if name != "consumers"},
+                GROUPS: [shared(line, parsed(line).consumers, workers, number) for line in lines],
+            }
+            for number in range(workers)
+        ]
     bounds = bounds_given(argv)
     if bounds:
         whole.pop("consumers", None)
@@ -38,6 +49,23 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
 
 def share(whole, workers, number, least=1):
     return max(least, whole // workers + (number < whole % workers))
+
+
+def shared(line, consumers, workers, number):
+    """A worker's --group, with its share of the group's consumers: at least one, unless there are none in all."""
+    return with_number(line, share(consumers, workers, number) if consumers else 0)
+
+
+def begun_with(shares):
+    """The --group of a worker's next run, which begins with one consumer of each at least."""
+    return [with_number(line, max(1, parsed(line).consumers)) for line in shares.get(GROUPS, ())]
+
+
+def first_of(shares):
+    """The number of consumers that a worker begins with."""
+    if GROUPS in shares:
+        return sum(parsed(line).consumers for line in shares[GROUPS])
+    return int(shares.get(BEGIN_WITH, shares["consumers"]))
 
 
 def following(shares, bounds, workers, number, first):

@@ -2,7 +2,7 @@
 
 import collections
 
-from offramp_launch.jobs.shard_record import COUNTS
+from offramp_launch.jobs.shard_record import COUNTS, groups_summed
 from offramp_launch.run_dir import read_object
 from offramp_launch.summary import wall_clock
 from offramp_launch.status_schema import validate_status
@@ -11,6 +11,7 @@ from offramp_launch.watching.timestamps import age_of
 SUMMED = "batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split()
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
+GAUGES_OF_A_GROUP = ("waiting_slabs", "leased_slabs", "consumers")
 TURN = "turn"  # limiting stage of a loaded run while another computes on its device
 
 
@@ -32,8 +33,11 @@ def read_status(run_dir):
     return validate_status(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
 
 
-def whole_status(state, items, total, at_work, workers):
-    """`total`: counts of all shards; `at_work`: (name, its run's status) of working workers; `workers`: described."""
+def whole_status(state, items, total, at_work, workers, groups=()):
+    """
+    `total`: counts of all shards; `at_work`: (name, its run's status) of working workers; `workers`: described;
+    `groups`: of groups_of_all().
+    """
     statuses = [status for _, status in at_work if status]
     # those that wait limit nothing, and all their slabs are free
     computing = [status for status in statuses if not waits_for_turn(status)] or statuses
@@ -52,7 +56,18 @@ def whole_status(state, items, total, at_work, workers):
         "message": "; ".join(f"{name}: {status['message']}" for name, status in at_work if status.get("message")),
         "consumers": [consumer for status in statuses for consumer in status.get("consumers") or []],
         "workers": workers,
+        **({"groups": groups} if groups else {}),
     }
+
+
+def groups_of_all(shards, statuses):
+    """The run's groups. Counts are of `shards`, as groups_summed() has them; the rest is of runs at work."""
+    groups = groups_summed(shards)
+    for group in groups:
+        live = [each for status in statuses for each in status.get("groups") or [] if each["name"] == group["name"]]
+        group.update({name: sum(each.get(name) or 0 for each in live) for name in GAUGES_OF_A_GROUP})
+        group["shortage"] = next((each["shortage"] for each in live if each.get("shortage")), "")
+    return groups
 
 
 def describe(worker):

@@ -9,6 +9,7 @@ import pathlib
 
 from offramp_launch import summary
 from offramp_launch.gpus.status import counted, describe, summed, summed_tokens, total_of
+from offramp_launch.groups import FOLDER as GROUPS
 from offramp_launch.incidents import FOLDER, write_incident
 from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
@@ -69,6 +70,7 @@ def join(about, job, supervisor, summaries, seconds):
             name: [in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []]
             for name in LISTS
         },
+        **({"groups": supervisor.status["groups"]} if supervisor.status.get("groups") else {}),
         "dead_letters_in": directories_with(summaries.values()),
         "random_weights": any(each.get("random_weights") for each in ours),
         "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,
@@ -82,12 +84,18 @@ def join(about, job, supervisor, summaries, seconds):
 
 def bring_dead_letters(run_dir):
     """Moves a shard run's dead letters to the whole run's directory. If interrupted, another call completes it."""
-    source, whole = run_dir / FOLDER, run_dir.parent / FOLDER
+    for folder in (run_dir, *run_dir.glob(f"{GROUPS}/*")):
+        bring_from(run_dir, folder.relative_to(run_dir) / FOLDER)
+
+
+def bring_from(run_dir, folder):
+    """`folder`: in both directories."""
+    source, whole = run_dir / folder, run_dir.parent / folder
     with contextlib.suppress(OSError):  # then they stay, and in_its_place() keeps their path
         for report in sorted(source.glob("*.json")):
             if (incident := read_object(report)) is None:
                 continue
-            whole.mkdir(mode=0o700, exist_ok=True)
+            whole.mkdir(mode=0o700, parents=True, exist_ok=True)
             if payload := incident.get("payload"):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(source / payload, whole / named(run_dir, payload))
@@ -106,15 +114,24 @@ def in_its_place(entry):
     if not entry.get("payload"):
         return entry
     path = pathlib.Path(entry["payload"])
-    run_dir = path.parents[1]
-    moved = run_dir.parent / FOLDER / named(run_dir, path.name)
+    run_dir = path.parents[3] if path.parents[2].name == GROUPS else path.parents[1]
+    moved = run_dir.parent / path.parent.relative_to(run_dir) / named(run_dir, path.name)
     return {**entry, "payload": str(moved)} if moved.exists() else entry
 
 
 def directories_with(summaries):
     """The run directories that hold dead letters. `summaries`: of shards."""
-    with_some = (each for each in summaries if (each.get("samples") or {}).get("dead_letters"))
-    return sorted({str(pathlib.Path(each["run_dir"]).parent) for each in with_some if each.get("run_dir")})
+    found: set[str] = set()
+    for each in summaries:
+        if not each.get("run_dir"):
+            continue
+        run_dir = pathlib.Path(each["run_dir"])
+        if each.get("groups"):  # also of optional groups
+            inner = [pathlib.Path(folder).relative_to(run_dir) for folder in each.get("dead_letters_in") or []]
+        else:
+            inner = [pathlib.Path()] if (each.get("samples") or {}).get("dead_letters") else []
+        found.update(str(run_dir.parent / folder) for folder in inner)
+    return sorted(found)
 
 
 def devices(ours, workers):

@@ -14,17 +14,20 @@ from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
-from offramp_launch.gpus.shares import following, share
+from offramp_launch.gpus.shares import GROUPS, following, share
 from offramp_launch.gpus.status import (
     COUNTS,
     consumers_of,
     counts_of_record,
     counts_of_status,
     describe,
+    groups_of_all,
     total_of,
+    waits_for_turn,
     whole_status,
 )
 from offramp_launch.gpus.summary import bring_dead_letters
+from offramp_launch.groups import parsed, with_number
 from offramp_launch.jobs.files import write_errors
 from offramp_launch.jobs.folder import Job
 from offramp_launch.output_folder import OutputLock, items_done_in
@@ -33,6 +36,7 @@ from offramp_launch.run_dir import DROPPED, STATUS, RunDir
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.jobs.shard_record import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
+from offramp_launch.supervision.consumer_groups import group_scaled, waits_for
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, most_of_this_machine
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
@@ -67,6 +71,7 @@ class GpusPlan:
     may_owe_tables: bool = False
     bounds: Bounds | None = None  # of all consumers together, with autoscaling
     starts_ahead: bool = False  # each device loads its next shard while it still computes one
+    groups: list = dataclasses.field(default_factory=list)  # of GroupPlan: the results of all workers; empty without
 
 
 class GpusSupervisor(ProcessLoop):
@@ -81,6 +86,9 @@ class GpusSupervisor(ProcessLoop):
         self.counts = {index: counts_of_record(record) for index, record in records.items()}
         for index in self._todo:
             self.counts[index] = {**dict.fromkeys(COUNTS, 0), "done": items_done_in(plan.job.place(index))}
+        self._groups_of_shards = {index: record["report"] for index, record in records.items()}
+        for index in self._todo:
+            self._note_groups(index, self.counts[index]["done"], [])
         self.done_before = total_of(self.counts.values())["done"]
         self._tries: collections.Counter[int] = collections.Counter()
         self._noted = set()
@@ -154,6 +162,7 @@ class GpusSupervisor(ProcessLoop):
         done = self._record_of(worker.index)
         if done is not None:  # its exit code after the record does not matter
             self.counts[worker.index] = counts_of_record(done)
+            self._groups_of_shards[worker.index] = done["report"]
             worker.failures, worker.shards_done, worker.backoff = 0, worker.shards_done + 1, Backoff()
             if other := self._other(worker):
                 other.failures = 0  # the GPU they share works
@@ -266,7 +275,7 @@ class GpusSupervisor(ProcessLoop):
 
     def _between_looks(self):
         for worker in self._at_work():
-            if worker.is_to_be_scaled and not worker.silent:
+            if worker.to_be_scaled and not worker.silent:
                 worker.scale()
         for worker in self._workers:
             self._begin_next(worker)
@@ -281,7 +290,8 @@ class GpusSupervisor(ProcessLoop):
         self._require_few_errors(total["skipped"])
         at_work = [(worker.name, worker.status) for worker in self._at_work()]
         workers = [describe(worker) for worker in self._workers]
-        self._status = whole_status(self._state(), self._job.items, total, at_work, workers)
+        groups = groups_of_all(self._groups_of_shards.values(), [status for _, status in at_work])
+        self._status = whole_status(self._state(), self._job.items, total, at_work, workers, groups)
         with contextlib.suppress(OSError):
             self.run_dir.write(STATUS, json.dumps({**self._status, "run_id": self._plan.run_id}, indent=2) + "\n")
         self._display.show(self._status)
@@ -298,6 +308,12 @@ class GpusSupervisor(ProcessLoop):
                 self._display.note(f"{worker.name}, shard {worker.index}: {line}")
         if worker.status:
             self.counts[worker.index] = counts_of_status(worker.status)
+            self._note_groups(worker.index, worker.status.get("done_before"), worker.status.get("groups") or [])
+
+    def _note_groups(self, index, done_before, groups):
+        """`groups`: as the shard's run reports them; none before it has begun."""
+        before = [{"name": plan.name, "optional": plan.optional} for plan in self._plan.groups]
+        self._groups_of_shards[index] = {"samples": {"done_before": done_before}, "groups": groups or before}
 
     def _require_few_errors(self, skipped):
         """Each shard's run gets the whole run's limit, which the sum over all shards must keep, too."""
@@ -376,7 +392,9 @@ class GpusSupervisor(ProcessLoop):
         return UsageError(f"a run with --gpus {what}", f"./launch/offramp {command.format(one)}")
 
     def _scale(self, text):
-        """Scales all workers together; with bounds each autoscales within its share."""
+        """Scales all workers together; with bounds each autoscales within its share. With groups: NAME=N."""
+        if self._plan.groups or "=" in text:
+            return self._scale_group(text)
         working = self._shares()
         bounds = Bounds.of(text, most_of_this_machine(), len(working) * MOST_CONSUMERS)
         wanted = max(bounds.least, len(working)) if bounds else count(text, "scale")
@@ -386,8 +404,7 @@ class GpusSupervisor(ProcessLoop):
                 f"Give {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS}; "
                 "./launch/offramp stop ends the run",
             )
-        if self._draining:
-            raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
+        self._require_consumers_are_accepted()
         before, followed = self._consumers_wanted(), self._follows()
         for number, workers in enumerate(working):
             for worker in workers:
@@ -395,8 +412,7 @@ class GpusSupervisor(ProcessLoop):
                     worker.shares = following(worker.shares, bounds, len(working), number, worker.consumers)
                 else:
                     worker.shares["consumers"] = share(wanted, len(working), number)
-                worker.is_to_be_scaled = bool(worker.child)
-                worker.scale()
+                worker.scale_to(worker.shares["consumers"])
         if bounds:
             self._bounds = bounds
             more = f", autoscaled for each worker from now on, within {bounds} in all"
@@ -404,6 +420,32 @@ class GpusSupervisor(ProcessLoop):
             more = f"; autoscaling is off (scale {self._bounds} turns it on)" if followed else ""
         self._display.note(f"scale: {before} -> {wanted} consumers{more}")
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
+
+    def _scale_group(self, text):
+        """Divides a group's consumers among the workers."""
+        plan, to = group_scaled(self._plan.groups, text)
+        wanted, working = count(to, f"scale {plan.name}"), self._shares()
+        if wanted and not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
+            raise UsageError(
+                f"scale {text} is out of bounds",
+                f"Give 0, or {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS} consumers",
+            )
+        self._require_consumers_are_accepted()
+        before = self._group_wanted(plan)
+        for number, workers in enumerate(working):
+            for worker in workers:
+                own = share(wanted, len(working), number, 0)
+                worker.shares[GROUPS] = [
+                    with_number(line, own) if parsed(line).name == plan.name else line for line in worker.shares[GROUPS]
+                ]
+                worker.scale_to(own, plan.name)
+        more = waits_for(plan, wanted)
+        self._display.note(f"scale: {plan.name}: {before} -> {wanted} consumers{more}")
+        return {"group": plan.name, "before": before, "consumers": wanted, "more": more, **self._describe()}
+
+    def _require_consumers_are_accepted(self):
+        if self._draining:
+            raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
 
     def _shares(self):
         """Workers that are not out, grouped by their share of the whole run's settings."""
@@ -422,6 +464,29 @@ class GpusSupervisor(ProcessLoop):
             return None
         return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
 
+    def _group_wanted(self, plan):
+        return sum(max(worker.consumers_of(plan.name) for worker in workers) for workers in self._shares())
+
+    def _describe_groups(self):
+        """As ConsumerGroups.describe(), over all workers."""
+        loaded = [worker.status for worker in self._workers if not waits_for_turn(worker.status)]
+        alive = collections.Counter(each.get("group") for status in loaded for each in status.get("consumers") or [])
+        return [
+            {
+                "name": plan.name,
+                "optional": plan.optional,
+                "wanted": self._group_wanted(plan),
+                "alive": alive[plan.name],
+                "failure": self._failure_of(plan.name),
+            }
+            for plan in self._plan.groups
+        ]
+
+    def _failure_of(self, group):
+        """Of the first worker for which the group fails now."""
+        found = ((each, each.launcher.get("failures") or {}) for each in self._at_work())
+        return next((f"{each.name}: {failures[group]}" for each, failures in found if group in failures), "")
+
     def _consumers_wanted(self):
         return sum(max(worker.consumers for worker in workers) for workers in self._shares())
 
@@ -434,6 +499,7 @@ class GpusSupervisor(ProcessLoop):
             "consumers_alive": consumers_of(self._status, self._workers),
             "reload": None,
             "following": self._following(),
+            **({"groups": self._describe_groups()} if self._plan.groups else {}),
             "workers": workers,
             "deaths": self._all_deaths(),
             "done_before": self.done_before,

@@ -15,9 +15,10 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.devices import Device
-from offramp_launch.gpus.shares import least_of
+from offramp_launch.gpus.shares import GROUPS, begun_with, first_of, least_of
 from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
+from offramp_launch.groups import parsed
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
@@ -74,7 +75,7 @@ class Worker:
     _earlier_deaths: list = dataclasses.field(default_factory=list)
     backoff: Backoff = dataclasses.field(default_factory=Backoff)
     is_waiting: bool = False  # for its backoff
-    is_to_be_scaled: bool = False
+    to_be_scaled: dict = dataclasses.field(default_factory=dict)  # requests that its run has not answered yet, by group
     failures: int = 0  # since its last completed shard
     shards_done: int = 0
     lost: str = ""  # why its GPU was given up
@@ -88,11 +89,13 @@ class Worker:
 
     @property
     def consumers(self):
-        """The number set; with autoscaling, the number alive once its run has begun."""
+        """The number set, of all groups; with autoscaling, the number alive once its run has begun."""
+        if GROUPS in self.shares:
+            return first_of(self.shares)
         alive = len(self.status.get("consumers") or []) if self.follows else 0
         return max(least_of(self.shares["consumers"]), alive)
 
-    follows = property(lambda self: isinstance(self.shares["consumers"], str))
+    follows = property(lambda self: isinstance(self.shares.get("consumers"), str))
     name = property(lambda self: f"{self.device.name}, worker {self.number}" if self.turn else self.device.name)
     is_out = property(lambda self: bool(self.lost or self.left_out), doc="It begins no more shards.")
     is_loading = property(lambda self: bool(self.child) and not self.status, doc="Its run has no status yet.")
@@ -106,6 +109,16 @@ class Worker:
             self.name, command, log, (lifeline, *kept_open), env={**os.environ, **self.device.environment}
         )
         self._stopped_process, self.silent = StoppedProcess(self.child.pid), ""
+        # A run begins with one consumer of each group at least.
+        empty = [group.name for group in self.groups() if not group.consumers]
+        self.to_be_scaled = {name: f"{name}=0" for name in empty}
+
+    def groups(self):
+        """Its groups, with its share of their consumers."""
+        return [parsed(line) for line in self.shares.get(GROUPS, ())]
+
+    def consumers_of(self, group):
+        return next((each.consumers for each in self.groups() if each.name == group), 0)
 
     def ended(self):
         """Returns the worker's reaped process."""
@@ -166,12 +179,17 @@ class Worker:
         """Errors: LaunchError, if its run has not begun, or is ending."""
         return ControlClient(self.run_dir, ANSWERS_SECONDS).ask(request)
 
+    def scale_to(self, consumers, group=""):
+        if self.child:
+            self.to_be_scaled[group] = f"{group}={consumers}" if group else consumers
+            self.scale()
+
     def scale(self):
         """A worker whose run has not begun is asked again later."""
-        if self.child:
-            with contextlib.suppress(LaunchError):
-                self.ask({"do": "scale", "consumers": self.shares["consumers"]})
-                self.is_to_be_scaled = False
+        with contextlib.suppress(LaunchError):
+            for group, wanted in list(self.to_be_scaled.items()):
+                self.ask({"do": "scale", "consumers": wanted})
+                del self.to_be_scaled[group]
 
 
 def workers_of(workers, run_dir, starts_ahead):
@@ -192,13 +210,14 @@ def command_of(plan, worker, index, run_dir, lifeline):
         "--index": index,
         "--lifeline-fd": lifeline,
         "--cores": ",".join(map(str, worker.device.cores)) or None,
-        **{f"--{name}": value for name, value in worker.shares.items()},
+        **{f"--{name}": value for name, value in worker.shares.items() if name != GROUPS},
         "--turn": worker.turn,
         "--max-errors": plan.error_limit,
         "--run-dir": run_dir,
     }
+    groups = (word for line in begun_with(worker.shares) for word in (f"--{GROUPS}", line))
     python = plan.places.python_command(sys.executable, LAUNCHER, "-E", "-s")
-    return [*python, COMMAND, *words_of(own), "--", *plan.flags]
+    return [*python, COMMAND, *words_of(own), *groups, "--", *plan.flags]
 
 
 def notable(line):

@@ -167,13 +167,28 @@ class ConsumerGroups:
 
     def scaled(self, text):
         """(the group, the words after its name) of NAME=N, MIN..MAX or auto. Errors: LaunchError (USAGE)."""
-        name, equals, number = text.partition("=")
-        if not equals or not name:
-            raise UsageError(
-                f"scale {text} names no group, and this run has groups",
-                f"Give NAME=N, such as ./launch/offramp scale {self._groups[0].plan.name}=4; groups: {self._names()}",
-            )
-        return self.named(name)[0], number
+        plan, to = group_scaled([each.plan for each in self._groups], text)
+        return next(each for each in self._groups if each.plan is plan), to
 
     def _names(self):
         return ", ".join(each.plan.name for each in self._groups)
+
+
+def group_scaled(plans, text):
+    """(the group's plan, the words after its name) of NAME=WORDS. Errors: LaunchError (USAGE)."""
+    name, equals, words = text.partition("=")
+    if not plans:
+        raise UsageError(
+            f"scale {text} names a group, and this run has none", "Give a number, such as ./launch/offramp scale 4"
+        )
+    plan = next((each for each in plans if equals and each.name == name), None)
+    if not plan:
+        what = f"the run has no group '{name}'" if equals else f"scale {text} names no group, and this run has groups"
+        names = ", ".join(each.name for each in plans)
+        raise UsageError(what, f"Give NAME=N, such as ./launch/offramp scale {plans[0].name}=4; groups: {names}")
+    return plan, words
+
+
+def waits_for(plan, wanted):
+    """What a number of consumers means for the run, for its message."""
+    return "" if wanted or plan.optional else "; the run waits for this group until it has consumers again"

@@ -25,6 +25,7 @@ class Logbook:
         self._lines: collections.deque[str] = collections.deque(maxlen=KEPT_LINES)
         self._deaths: collections.deque[dict] = collections.deque(maxlen=KEPT_DEATHS)
         self._counts = {"restarts": 0, "takeovers": 0}
+        self._failures: dict[str, str] = {}
 
     def note(self, text):
         now = wall_clock()
@@ -44,6 +45,13 @@ class Logbook:
         self._counts[what] += 1
         self._keep()
 
+    def note_failures(self, groups):
+        """`groups`: of ConsumerGroups.describe(), now."""
+        failures = {each["name"]: each["failure"] for each in groups if each["failure"]}
+        if failures != self._failures:
+            self._failures = failures
+            self._keep()
+
     def restarts(self):
         """Number of consumers that succeeded another one in its slot."""
         return self._counts["restarts"]
@@ -58,4 +66,5 @@ class Logbook:
 
     def _keep(self):
         with contextlib.suppress(OSError):  # a full disk; record() still has the data
-            self._run_dir.write(LOGBOOK, json.dumps({**self._counts, "deaths": list(self._deaths)}, indent=2) + "\n")
+            kept = {**self._counts, "deaths": list(self._deaths), "failures": self._failures}
+            self._run_dir.write(LOGBOOK, json.dumps(kept, indent=2) + "\n")

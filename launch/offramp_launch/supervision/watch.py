@@ -14,7 +14,7 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, 
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
 from offramp_launch.incidents import IncidentReporter
-from offramp_launch.supervision.consumer_groups import ConsumerGroups
+from offramp_launch.supervision.consumer_groups import ConsumerGroups, waits_for
 from offramp_launch.supervision.group_status import GroupStatus
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
@@ -156,6 +156,8 @@ class Watch(ProcessLoop):
         """Reads the programs' status and logs, and shows them."""
         self._status = self._plan.run_dir.status(self._note_left_out) or self._status
         self._consumers.look()
+        if self._groups:
+            self._logbook.note_failures(self._groups.describe())
         self._stories.complete()
         self._display.show(self._status)
         self._end_where_every_slab_fails()
@@ -224,11 +226,7 @@ class Watch(ProcessLoop):
 
     def _scale(self, text):
         """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`. With groups: NAME=..."""
-        if "=" in text and not self._groups:
-            raise UsageError(
-                f"scale {text} names a group, and this run has none", "Give a number, such as ./launch/offramp scale 4"
-            )
-        group, to = self._groups.scaled(text) if self._groups else (None, text)
+        group, to = (self._groups or ConsumerGroups([])).scaled(text) if self._groups or "=" in text else (None, text)
         slots, scaling = (group.slots, group.scaling) if group else (self._slots, self._follower)
         before, followed, bounds = len(slots.staying()), scaling.bounds, bounds_of(to)
         wanted = bounds.within(before) if bounds else count(to, f"scale {group.plan.name}" if group else "scale")
@@ -245,8 +243,7 @@ class Watch(ProcessLoop):
         else:
             scaling.leave_off()
             more = f"; autoscaling is off ({scaling.command(followed)} turns it on)" if followed else ""
-        if group and not wanted and not group.plan.optional:
-            more += "; the run waits for this group until it has consumers again"
+        more += waits_for(group.plan, wanted) if group else ""
         of_group = {"group": group.plan.name} if group else {}
         self._display.note(f"scale: {f'{group.plan.name}: ' if group else ''}{before} -> {wanted} consumers{more}")
         slots.bring_to(wanted)

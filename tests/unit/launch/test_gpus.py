@@ -4,6 +4,7 @@ step.
 """
 
 import contextlib
+import dataclasses
 import errno
 import importlib
 import io
@@ -32,7 +33,7 @@ from offramp_launch.gpus.command import (
     supervise,
 )
 from offramp_launch.run_steps import Work
-from offramp_launch.gpus.workers import StoppedProcess, Worker, stat_of
+from offramp_launch.gpus.workers import StoppedProcess, Worker, command_of, stat_of
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import (
     Device,
@@ -45,13 +46,14 @@ from offramp_launch.gpus.devices import (
     parts_of,
     visible,
 )
-from offramp_launch.gpus.shares import flags_of_workers, setting_given, shards_for
+from offramp_launch.gpus.shares import begun_with, first_of, flags_of_workers, setting_given, shards_for
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_record import report_of
 from offramp_launch.output_folder import NOTES, require_no_job
 from offramp_launch.run_dir import RunDir
 from offramp_launch.supervision.autoscaler import Bounds
+from offramp_launch.supervision.consumer_groups import GroupPlan
 from offramp_launch.supervision.events import SignalInbox
 
 UUIDS = ("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "GPU-1e5f4a2c-0000-4106-c12f-20bd9faed9f6")
@@ -261,6 +263,23 @@ class Shares(GpusCase):
             96,
         )
 
+    def test_each_groups_consumers_are_split_among_workers(self):
+        config = {"slabs": 12, "group": "a=npy:5\nb=post.py:show:1\nc=checksum:2,optional"}
+        shares = flags_of_workers(config, ["--group=a=npy:5", "--slabs", "12"], 3, False, cores=48)
+        self.assertEqual(
+            shares,
+            [
+                {
+                    "decode-workers": 8,
+                    "slabs": 4,
+                    "group": [f"a=npy:{number}", "b=post.py:show:1", "c=checksum:1,optional"],
+                }
+                for number in (2, 2, 1)
+            ],
+        )
+        self.assertEqual([4, 4, 3], [first_of(each) for each in shares])
+        self.assertEqual(["a=npy:1", "c=x:2"], begun_with({"group": ["a=npy:0", "c=x:2"]}), "no run begins without one")
+
     def test_a_small_input_has_fewer_shards(self):
         for items, batch, workers, shards in (
             (10**6, 64, 8, 32),
@@ -405,6 +424,128 @@ class Ages(JobInOutput):
             supervisor._scale("2..6")["following"]
             == {"bounds": "2..6", "follows": True, "changes": None, "mean_consumers": None}
         )
+
+
+class Groups(JobInOutput):
+    """A run with two groups: `needed`, and `extra`, which is optional."""
+
+    def plan(self, job):
+        def group(name, optional):
+            return GroupPlan(name, optional, 1, [], [], self.folder / "run/groups" / name)
+
+        devices = [
+            (Device(f"producer {number + 1}", {}), {"group": ["needed=npy:2", "extra=x.py:f:1,optional"]})
+            for number in range(2)
+        ]
+        groups = [group("needed", False), group("extra", True)]
+        return GpusPlan(None, "run-1", self.run_dir(), job, devices, [], groups=groups)
+
+    def supervisor(self):
+        supervisor = GpusSupervisor(self.plan(self.begun(self.folder / "output")), mock.Mock())
+        self.addCleanup(supervisor.close)
+        return supervisor
+
+    def test_scale_divides_a_groups_consumers_among_the_workers(self):
+        supervisor = self.supervisor()
+        answer = supervisor._scale("needed=5")
+        self.assertEqual(("needed", 4, 5, ""), tuple(answer[key] for key in ("group", "before", "consumers", "more")))
+        self.assertEqual(
+            [["needed=npy:3", "extra=x.py:f:1,optional"], ["needed=npy:2", "extra=x.py:f:1,optional"]],
+            [worker.shares["group"] for worker in supervisor.workers],
+        )
+        self.assertEqual([("needed", 5), ("extra", 2)], [(each["name"], each["wanted"]) for each in answer["groups"]])
+        self.assertEqual(7, answer["consumers_wanted"])
+        self.assertEqual("", supervisor._scale("extra=0")["more"])
+        self.assertIn("the run waits for this group", supervisor._scale("needed=0")["more"])
+        self.assertEqual(["needed=npy:0", "extra=x.py:f:0,optional"], supervisor.workers[0].shares["group"])
+        for text, why in (
+            ("3", "scale 3 names no group, and this run has groups"),
+            ("2..4", "names no group"),
+            ("other=2", "the run has no group 'other'\n    .*groups: needed, extra"),
+            ("needed=1", "scale needed=1 is out of bounds\n    Give 0, or 2, one for each worker, to 128"),
+            ("needed=129", "out of bounds"),
+            ("needed=x", "not a whole number"),
+        ):
+            with self.assertRaisesRegex(LaunchError, why):
+                supervisor._scale(text)
+
+    def test_the_failure_of_a_workers_optional_group_is_shown(self):
+        supervisor = self.supervisor()
+        broken = supervisor.workers[1]
+        broken.child, broken.launcher = mock.Mock(), {"failures": {"extra": "it broke"}}
+        self.assertEqual(["", "producer 2: it broke"], [each["failure"] for each in supervisor._describe()["groups"]])
+        broken.child = None
+        self.assertEqual(["", ""], [each["failure"] for each in supervisor._describe()["groups"]])
+
+    def test_a_run_without_groups_has_none_to_scale(self):
+        plan = dataclasses.replace(self.plan(self.begun(self.folder / "output")), groups=[])
+        supervisor = GpusSupervisor(plan, mock.Mock())
+        self.addCleanup(supervisor.close)
+        self.refused(64, "names a group, and this run has none", supervisor._scale, "needed=2")
+
+    def test_a_group_without_consumers_begins_with_one(self):
+        worker = Worker(Device("producer 1", {}), {"group": ["needed=npy:0", "extra=x.py:f:2,optional"]})
+        plan = self.plan(self.begun(self.folder / "output"))
+        plan.places = mock.Mock(**{"python_command.return_value": ["python3"]})
+        command = command_of(plan, worker, 0, self.folder / "s0", 5)
+        self.assertEqual(["needed=npy:1", "extra=x.py:f:2,optional"], groups_named(command))
+        with mock.patch("offramp_launch.gpus.workers.Child"), mock.patch("offramp_launch.gpus.workers.StoppedProcess"):
+            worker.begin(0, self.folder / "s0", self.folder / "log", [], 5, ())
+        self.assertEqual({"needed": "needed=0"}, worker.to_be_scaled)
+        asked, answers = [], [LaunchError("its run has not begun"), {}, {}]
+
+        def ask(request):
+            asked.append(request["consumers"])
+            if isinstance(answer := answers.pop(0), LaunchError):
+                raise answer
+
+        with mock.patch.object(worker, "ask", ask):
+            worker.scale_to(3, "extra")
+            self.assertEqual({"needed": "needed=0", "extra": "extra=3"}, worker.to_be_scaled, "asked again later")
+            worker.scale()
+        self.assertEqual((["needed=0", "needed=0", "extra=3"], {}), (asked, worker.to_be_scaled))
+
+    def test_counts_of_groups_add_up_over_shards(self):
+        """Of each shard its last attempt counts; earlier ones did samples for every required group."""
+
+        def report(done_before, **counts):
+            groups = [
+                {"name": name, "optional": name == "extra", "waiting_slabs": 1, "shortage": "", **numbers}
+                for name, numbers in counts.items()
+            ]
+            return {"samples": {"done_before": done_before}, "groups": groups}
+
+        shards = [
+            report(0, needed={"released_samples": 5}, extra={"released_samples": 2, "dropped_samples": 3}),
+            report(4, needed={"released_samples": 1}, extra={"released_samples": 1}),
+            {"samples": {"done_before": 3}, "groups": [{"name": "needed", "optional": False}]},
+        ]
+        live = {"groups": [{"name": "needed", "consumers": 2, "waiting_slabs": 4, "shortage": "no consumers"}]}
+        needed, extra = gpus_status.groups_of_all(shards, [live, {}, live])
+        self.assertEqual((13, 0, 8, 4), tuple(needed[name] for name in FIELDS_OF_A_GROUP))
+        self.assertEqual((3, 3, 0, 0), tuple(extra[name] for name in FIELDS_OF_A_GROUP))
+        self.assertEqual(("no consumers", "", True), (needed["shortage"], extra["shortage"], extra["optional"]))
+
+    def test_dead_letters_name_worker_and_group(self):
+        run_dir = self.folder / "run-1/s2"
+        self.run_of_a_shard(run_dir / "groups/needed", 7)
+        payload = run_dir / "groups/needed/dead-letters/batch-7-row-0.safetensors"
+        gpus_summary.bring_dead_letters(run_dir)
+        moved = run_dir.parent / "groups/needed/dead-letters/s2-batch-7-row-0.safetensors"
+        self.assertEqual([moved.stem + ".json", moved.name], sorted(path.name for path in moved.parent.iterdir()))
+        self.assertEqual(str(moved), gpus_summary.in_its_place({"payload": str(payload)})["payload"])
+        summaries = [
+            {"run_dir": str(run_dir), "groups": [{}], "dead_letters_in": [str(run_dir / "groups/needed")]},
+            {"run_dir": str(run_dir.parent / "s1"), "groups": [{}], "dead_letters_in": []},
+        ]
+        self.assertEqual([str(run_dir.parent / "groups/needed")], gpus_summary.directories_with(summaries))
+
+
+FIELDS_OF_A_GROUP = ("released_samples", "dropped_samples", "waiting_slabs", "consumers")
+
+
+def groups_named(command):
+    return [after for word, after in zip(command, command[1:]) if word == "--group"]
 
 
 class Silent(JobInOutput):
