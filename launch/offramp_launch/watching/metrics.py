@@ -127,9 +127,10 @@ def add_producer(families, report, labels):
     add("samples_total", counters.get("skipped"), state="skipped")
     for state, slabs in (status.get("slabs") or {}).items():
         add("slabs", slabs, state=state)
+    for name, amounts in (counters.get("groups") or {}).items():
+        for state, field in OF_A_GROUP.items():
+            add("group_samples_total", amounts.get(field), group=name, state=state)
     for group in status.get("groups") or []:
-        for state, name in OF_A_GROUP.items():
-            add("group_samples_total", group.get(name), group=group.get("name"), state=state)
         for state in ("waiting", "leased"):
             add("group_slabs", group.get(f"{state}_slabs"), group=group.get("name"), state=state)
         add("group_consumers", group.get("consumers"), group=group.get("name"))

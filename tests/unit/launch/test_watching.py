@@ -76,6 +76,16 @@ class MetricsTest(unittest.TestCase):
         self.assertNotIn("offramp_samples_total{state=", text)
         self.assertEqual(1, text.count("\nofframp_samples_expected "))
 
+    def test_a_groups_samples_grow_over_the_shards_of_a_worker(self):
+        document = of_gpus()
+        report = document["workers"]["cuda:0"]
+        report["earlier"] = grown({}, of_groups()["status"])
+        for status, samples in ((of_groups()["status"], 80), ({}, 40)):  # the second is of a worker between two shards
+            report["status"] = status
+            text = text_of(families_of(document, NOW))
+            named = 'offramp_group_samples_total{gpu="cuda:0",group="masks",state="completed"}'
+            self.assertIn(f"{named} {samples}\n", text)
+
     def test_a_worker_between_shards_reports_no_consumers_metric(self):
         document = of_gpus()
         document["workers"]["cuda:1"]["status"] = {}
