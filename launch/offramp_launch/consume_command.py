@@ -17,7 +17,7 @@ from offramp_launch.joined_run_dir import (
     wait_for_run,
     wait_for_run_of,
 )
-from offramp_launch.run_dir import read_endpoint
+from offramp_launch.run_dir import STATUS, read_endpoint, read_object
 from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.stores import place as stores
@@ -117,6 +117,12 @@ def folder_of_group(run_dir, name):
         raise NotFoundError(
             f"the run in '{run_dir}' has no group '{name}'",
             f"Its groups: {met['groups'].replace(',', ', ')}" if met.get("groups") else "Leave --group out",
+        )
+    workers = [] if met else (read_object(run_dir / STATUS) or {}).get("workers") or []
+    if of_one := next(filter(None, (worker.get("run_dir") for worker in workers)), None):
+        raise UsageError(
+            f"the run in '{run_dir}' has several producers, and a consumer joins one of them",
+            f"Give the run directory of a worker, such as --run-dir {of_one}; ./launch/offramp status lists all",
         )
     return run_dir / groups.FOLDER / name
 

@@ -14,7 +14,7 @@ from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until
 from test_consume import OwnProgram
 from watched_documents import DOCUMENTS
 
-from offramp_launch import dead_letters, groups, incidents, live_commands, retries, starting, summary
+from offramp_launch import consume_command, dead_letters, groups, incidents, live_commands, retries, starting, summary
 from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import read_settings
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
@@ -63,6 +63,16 @@ class FlagTest(unittest.TestCase):
         self.assertEqual((), starting.requirements_of(flags[:2], {}))
         variable = {"OFFRAMP_GROUP": "a=npy\nv=embeddings-parquet"}
         self.assertEqual(("requirements-parquet.txt",), starting.requirements_of([], variable))
+
+
+class FolderTest(InFolder):
+    def test_a_consumer_joins_one_of_several_producers(self):
+        whole = {"workers": [{"run_dir": None}, {"run_dir": "/runs/1/s4"}]}
+        (self.folder / "status.json").write_text(json.dumps(whole))
+        with self.assertRaisesRegex(LaunchError, "several producers.*\n.*--run-dir /runs/1/s4"):
+            consume_command.folder_of_group(self.folder, "a")
+        (self.folder / "status.json").write_text(json.dumps({"workers": [{"run_dir": None}]}))
+        self.assertEqual(self.folder / "groups/a", consume_command.folder_of_group(self.folder, "a"))
 
 
 class GroupsTest(InFolder):
