@@ -18,7 +18,7 @@ from offramp_launch.joined_run_dir import (
     wait_for_run_of,
 )
 from offramp_launch.run_dir import STATUS, read_endpoint, read_object
-from offramp_launch.run_steps import begin_work, end_of_work, notes_of, require_apart, watched
+from offramp_launch.run_steps import begin_work, end_of_work, note_folders, notes_of, require_apart, watched
 from offramp_launch.settings import ask, number_of_consumers
 from offramp_launch.stores import place as stores
 from offramp_launch.supervision.program_watch import ProgramWatch
@@ -69,23 +69,28 @@ def start(places, argv, typed):
     """`argv`: the flags. `typed`: the command as the user gave it."""
     interrupts.handle_all_signals()
     http, argv = address.take(argv)
-    flags, rest = take_values(argv, ("--run-dir", "--wait", groups.FLAG, *EGRESS_FLAGS))
+    flags, rest = take_values(argv, ("--run-dir", "--wait", *EGRESS_FLAGS))
+    pid = count(flags["--program"], "--program") if "--program" in flags else None
+    joined, rest = ({}, rest) if pid else take_values(rest, (groups.FLAG,))  # an Egress has the consumers of all groups
     if not flags.get("--run-dir"):
         raise UsageError(
             "consume needs the directory of a run",
             "./launch/offramp consume --run-dir RUN --processor npy --output RESULTS",
         )
     folder = pathlib.Path(flags["--run-dir"]).absolute()
-    if group := flags.get(groups.FLAG, ""):
+    if group := joined.get(groups.FLAG, ""):
         folder = folder_of_group(folder, group)
         if (folder / PRODUCERS_OWN).exists():
             # One consumer more. The run's launcher does not start it again, and merges its results.
             os.execv(places.consumer(), [str(places.consumer()), *rest, "--run-dir", str(folder)])
     wait = count(flags["--wait"], "--wait") if "--wait" in flags else WAIT_SECONDS
-    pid = count(flags["--program"], "--program") if "--program" in flags else None
     place, rest = stores.take(rest)
     with interrupts.deferred():  # it asks a program, which must not outlive this command: an Egress may close early
-        rest, config, version, *number = parse_flags(places, rest)
+        rest, config, version, *number = parse_flags(places, rest, besides=(groups.FLAG,) if pid else ())
+    started = groups.groups_of(config, rest)
+    rest = groups.given_as_flags(started, config, rest)
+    if started:
+        number = [sum(each.consumers for each in started), None]
     typed = sink.hide_password(typed, os.environ)
     if place:
         place.refuse_settings(config)
@@ -94,8 +99,11 @@ def start(places, argv, typed):
     # With --resume it starts soon after a program's death, whose launcher may still be merging results.
     goes_on = bool(pid and config.get("resume"))
     run_dir = once_free(lambda: JoinedRunDir(places, folder, group), goes_on)
-    require_apart(config.get("output") or folder / "output", config)
-    work = begin_work(places, endpoint["run_id"], run_dir, config, rest, typed, version, number, http, place=place)
+    for each in started:
+        once_free(lambda name=each.name: run_dir.hold_group(name), goes_on)
+    require_apart(config.get("output") or folder / "output", config, started)
+    about = (rest, typed, version, number, http)
+    work = begin_work(places, endpoint["run_id"], run_dir, config, *about, place=place, groups=started, is_own=True)
 
     def steps():
         begin_results(work, flags.get("--work"), f"{endpoint['run_id']}-{endpoint['nonce']}")
@@ -164,7 +172,11 @@ def begin_results(work, name, run):
         output_folder.make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
     words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
-    output_folder.prepare(output, plan.consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
+    for group, consumer in plan.finishing_commands():
+        folder = group.results if group else output
+        with output_folder.output_errors(folder):
+            os.makedirs(folder, exist_ok=True)
+        output_folder.prepare(folder, consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
     if name:
         output_folder.begin_own_work(output, name)
 
@@ -236,8 +248,8 @@ def conclude(plan, about, attendance, *ended):
     def words(_):
         return ["finish-own-run", outcome_of(attendance)]
 
-    def explain(code, why, samples):
-        return failure_of(code, attendance, why, samples["samples"]["dead_letters"])
+    def explain(code, why, report):
+        return failure_of(code, attendance, why, report)
 
     code, whole = end_own_run(plan, about, attendance, ended, status, words, explain, run_is_over=is_over)
     summary.write_joined(plan.run_dir, whole, run_is_over=is_over, nonce=attendance.nonce)
@@ -247,19 +259,24 @@ def conclude(plan, about, attendance, *ended):
 def end_own_run(plan, about, watch, ended, totals, words, explain, **more):
     """`ended`: (code, Finishing, seconds). `words`, `explain`: of end_of_work(). Returns (exit code, summary)."""
     code, finishing, seconds = ended
-    samples = {"samples": counts(totals)}
-    code, failure = end_of_work(plan, finishing, code, samples, words, lambda code, why: explain(code, why, samples))
+    report = {"samples": counts(totals)}
+    if plan.groups:
+        report["groups"] = totals.get("groups") or []
+    note_folders(report, plan)
+    code, failure = end_of_work(plan, finishing, code, report, words, lambda code, why: explain(code, why, report))
+    note_folders(report, plan)
     batches = totals.get("released_batches", 0)
-    return code, summary.of_own_run(about, watch, code, failure, seconds, samples, batches, **more)
+    return code, summary.of_own_run(about, watch, code, failure, seconds, report, batches, **more)
 
 
 def outcome_of(attendance):
     """The fate of the results: `ended`, `unfinished`, or `nothing` where certainly none was made."""
     if attendance.end == "ended" and not attendance.failure:
         return "ended"
-    return (
-        "unfinished" if attendance.died or attendance.completed() or attendance.status.get("redelivered") else "nothing"
+    made = attendance.completed() or any(
+        group.get("released_samples") for group in attendance.status.get("groups") or []
     )
+    return "unfinished" if attendance.died or made or attendance.status.get("redelivered") else "nothing"
 
 
 def counts(status):
@@ -271,7 +288,7 @@ def counts(status):
     }
 
 
-def failure_of(code, attendance, finishing, dead_letters):
+def failure_of(code, attendance, finishing, report):
     """None for exit code 0, else one non-empty line."""
     if code == ExitCode.OK:
         return None
@@ -286,7 +303,8 @@ def failure_of(code, attendance, finishing, dead_letters):
     elif attendance.end == "failed":
         what = f"the run failed in its program: {status.get('message') or 'it gave no reason'}"
     elif code == ExitCode.DEAD_LETTERS:
-        what = dead_letters_failure(dead_letters, run_dir.path)
+        folders = report.get("dead_letters_in") or [run_dir.path]
+        what = dead_letters_failure(report["samples"]["dead_letters"], *folders)
     elif finishing:
         what = f"{finishing}\nIts log: {run_dir.log('finish')}"
     elif attendance.end == "abandoned":
@@ -306,13 +324,15 @@ def lines_of(whole, output, restarts):
     done = f"{samples['released']} samples{batches}"
     dropped = samples["dropped_when_full"]
     has_output = whole["exit"] == ExitCode.OK or samples["released"]
+    holders = (whole.get("dead_letters_in") or [whole["run_dir"]]) if samples["dead_letters"] else []
     return [
         f"Run {whole['run_id']} {end}",
         *summary.labelled(
             ("done", f"{done}; consumers were present for {whole['seconds']:.2f} s"),
+            *(("group", summary.group_line(group, "samples")) for group in whole.get("groups") or []),
             ("consumers", restarts and f"{restarts} ended early and were replaced"),
             ("recovered", summary.recovered(samples, "samples")),
-            ("look", samples["dead_letters"] and summary.way_to_look(whole["run_dir"])),
+            *(("look", summary.way_to_look(each)) for each in holders),
             ("dropped", dropped and f"{dropped} samples: no slab was free"),
         ),
         *summary.closing_lines(whole, output if has_output else None),

@@ -118,33 +118,43 @@ def without_group(config):
     return {name: value for name, value in config.items() if name != FLAG[2:]}
 
 
-def plan_of(group, groups, places, argv, found, run_dir, settled, account):
+def plan_of(group, groups, places, argv, found, run_dir, settled, account, is_own=False):
     """
     Makes the group's folder in the run directory, with its settings. `argv`, `found`: as begin_work() has them.
-    `settled`: the run's settings. Errors: OSError.
+    `settled`: the run's settings. `is_own`: the run is a custom program's, so each group's folder of results has the
+    notes of such a run (consumer/processors/results/own_run.hpp). Errors: OSError.
     """
     folder = run_dir.file(FOLDER) / group.name
     for each in (folder.parent, folder, folder / LIVE):
         make_folder(each, account.gid if account else None)
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
-    # Consumers learn their group from the run; a settings file that named it would contradict --processor.
-    own = {**without_defaults(settled), "run-dir": str(folder), "processor": group.processor}
+    output, results = settled["output"], f"{settled['output']}/{group.name}"
+    own = {**without_group(without_defaults(settled)), "run-dir": str(folder), "processor": group.processor}
     named = alone_of(group)
     title = f"The settings of the consumers of group {group.name}; the run's are in {run_dir.file(SETTINGS)}"
-    shared_folder.write(folder, SETTINGS, to_toml(without_group(own), {**own, FLAG[2:]: named}, title).encode())
+    # A settings file that named the group would contradict --processor.
+    noted = {**own, "output": results} if is_own else {**own, FLAG[2:]: named}
+    shared_folder.write(folder, SETTINGS, to_toml({**own, "output": noted["output"]}, noted, title).encode())
     flags = without_values([*argv, *found], (FLAG, "--processor", "--config", TRACES))
     if settled.get(TRACES[2:]):
         flags += [TRACES, os.path.join(settled[TRACES[2:]], group.name)]
     if take_values(argv, ("--config",))[0] or os.environ.get("OFFRAMP_CONFIG"):
         flags += ["--config", str(folder / SETTINGS)]  # instead of the run's, which may name all groups
     most = min(MOST_CONSUMERS, sum(each.most for each in groups))
-    command = consumer_command(places, flags, folder, settled["output"], most)
+
+    def command(output, *which):
+        return [*consumer_command(places, flags, folder, output, most), *which]
+
+    # Consumers of offramp-producer's run learn their group from it.
+    learning = command(output, "--processor", group.processor)
+    knowing = command(output, FLAG, named)
+    alone = command(results, "--processor", group.processor)
     return GroupPlan(
         group.name,
         group.optional,
         group.consumers,
-        [*command, "--processor", group.processor],
-        [*command, FLAG, named],
+        *((knowing, alone) if is_own else (learning, knowing)),
+        results,
         folder,
         settled.get("max-failures") or 1,
         group.bounds,

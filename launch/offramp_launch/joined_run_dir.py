@@ -10,7 +10,18 @@ import time
 
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.progress import ENDS
-from offramp_launch.run_dir import LIVE, LOGS, REPORTS, STATUS, RunDir, put_reports_aside, read_endpoint, read_object
+from offramp_launch.groups import FOLDER as GROUPS
+from offramp_launch.run_dir import (
+    LIVE,
+    LOGS,
+    REPORTS,
+    STATUS,
+    RunDir,
+    opened_folder,
+    put_reports_aside,
+    read_endpoint,
+    read_object,
+)
 
 LOOK_AGAIN_SECONDS = 0.05
 # A group's entry in the status has no batches: it leaves out the run's, which other groups share.
@@ -50,8 +61,14 @@ class JoinedRunDir(RunDir):
                 f"other users may write to --run-dir '{folder}' (mode {stat.S_IMODE(facts.st_mode):04o})",
                 f"chmod go-w {folder}",
             )
+        self._hold(folder, inside)
+        begun = any(folder.glob(f"{LOGS}/*"))  # an earlier launcher's consumers
+        put_reports_aside(folder, inside, begun, [name for name in REPORTS if name != STATUS])
+        os.mkdir(LOGS, 0o700, dir_fd=inside)
+
+    def _hold(self, folder, inside):
         try:
-            self._hold(folder, inside)
+            super()._hold(folder, inside)
         except LaunchError as problem:
             if problem.code != ExitCode.RUN_IN_USE:
                 raise
@@ -60,9 +77,12 @@ class JoinedRunDir(RunDir):
                 f"./launch/offramp scale N --run-dir {folder} sets their number",
                 ExitCode.RUN_IN_USE,
             ) from problem
-        begun = any(folder.glob(f"{LOGS}/*"))  # an earlier launcher's consumers
-        put_reports_aside(folder, inside, begun, [name for name in REPORTS if name != STATUS])
-        os.mkdir(LOGS, 0o700, dir_fd=inside)
+
+    def hold_group(self, name):
+        """Holds a group's folder too, which another launcher could join alone."""
+        folder = self.path / GROUPS / name
+        with opened_folder(folder) as inside:
+            self._hold(folder, inside)
 
 
 def wait_for_run(folder, seconds, note):

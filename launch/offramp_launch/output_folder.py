@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import itertools
 import json
 import math
 import os
@@ -337,9 +338,9 @@ def make_room(lock, output, config, is_own=False):
         )
     _make_room_to_write(output, lock, config, is_own and is_noted)
     if is_empty:
-        for name in OF_AN_OWN_RUN:
+        for folder, name in itertools.product((*folders_of_groups(output), output), OF_AN_OWN_RUN):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(output, name))
+                os.unlink(os.path.join(folder, name))
     if is_work and config.get("overwrite"):
         lock.set_aside()
 
@@ -357,7 +358,14 @@ def holds_empty_work(folder):
     """Whether it has notes of a custom program's work, but no finished batch and no results."""
     with os.scandir(folder) as entries:
         others = any(each.name not in (*NOTES, *OF_AN_OWN_RUN) and each.name.startswith(OF_OFFRAMP) for each in entries)
-    return not others and not holds_work_below(folder) and has_no_finished_batch(folder)
+    return not others and not holds_work_below(folder, folders_of_groups(folder)) and has_no_finished_batch(folder)
+
+
+def folders_of_groups(folder):
+    """Those in the folder that have only notes of its custom program's work, as those of its groups have."""
+    work = own_work_of(folder)
+    below = [os.path.join(folder, name) for name in next(os.walk(folder))[1]]
+    return [each for each in below if work and has_own_run(each, work) and not holds_work(each, (*NOTES, CHECKPOINT))]
 
 
 def _make_room_to_write(output, lock, config, is_of_own_run):
@@ -400,18 +408,18 @@ def first_file(folder):
     return None
 
 
-def holds_work(folder):
-    """Whether an Offramp run left work there."""
+def holds_work(folder, besides=NOTES):
+    """Whether an Offramp run left work there: entries of its own `besides` these."""
     with os.scandir(folder) as entries:
-        ours = [each for each in entries if each.name.startswith(OF_OFFRAMP) and each.name not in NOTES]
+        ours = [each for each in entries if each.name.startswith(OF_OFFRAMP) and each.name not in besides]
     return any(not each.is_dir(follow_symlinks=False) or not is_bare(each.path) for each in ours)
 
 
-def holds_work_below(folder):
-    """The same for the folders in it: each processor of several has its own."""
+def holds_work_below(folder, besides=()):
+    """The same for the folders in it, `besides` these: each processor of several, and each group, has its own."""
     for name in next(os.walk(folder))[1]:
         with contextlib.suppress(PermissionError):  # lost+found
-            if holds_work(os.path.join(folder, name)):
+            if (below := os.path.join(folder, name)) not in besides and holds_work(below):
                 return True
     return False
 

@@ -12,7 +12,7 @@ from offramp_launch.exit_code import ExitCode, UsageError, way_to_write
 from offramp_launch.failure import failure_of
 from offramp_launch.ladder import rungs
 from offramp_launch.output_folder import is_empty, make_room, prepare
-from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, run_dir_of, watched
+from offramp_launch.run_steps import announce, begin_work, end_of_work, identity_of, note_folders, run_dir_of, watched
 from offramp_launch.stores import place as stores
 from offramp_launch.supervision.supervisor import Supervisor
 from offramp_launch.supervision.watch import STATUS_SECONDS
@@ -155,13 +155,6 @@ def supervise(work, go_on):
         conclude=lambda supervisor, code, finishing, _: conclude(plan, supervisor, code, work.about, finishing),
         lines=lambda _, whole: summary.describe(whole, unit, work.shown_output, go_on(whole)),
     )
-
-
-def note_folders(report, plan):
-    """Each group has its own dead letters. Its folder may also have an earlier run's."""
-    if plan.groups:
-        lost = {group.get("name") for group in report.get("groups") or [] if group.get("dead_lettered_samples")}
-        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if group.name in lost]
 
 
 def conclude(plan, supervisor, code, about, finishing):

@@ -159,12 +159,14 @@ def begin_work(
     account=None,
     place=None,
     groups=(),
+    is_own=False,
     **settled,
 ):
     """
     Keeps the run's settings: `config`, as requested, and those that were `settled`. `argv`: the programs' flags.
     `found`: flags of what only the producer detects. `typed`: the command as the user gave it. `number`: as
     number_of_consumers() returns it. The plan of the returned Work has no producer yet. `groups`: of --group.
+    `is_own`: the run is a custom program's.
     """
     output, made = resolve_output(config, run_dir, account)
     kept = without_defaults(config) if groups else config
@@ -179,7 +181,8 @@ def begin_work(
     }
     with written_to(run_dir):
         keep_settings(run_dir, settled, kept, argv)
-        plans = [plan_of(group, groups, places, argv, found, run_dir, settled, account) for group in groups]
+        of_all = places, argv, found, run_dir, settled, account, is_own
+        plans = [plan_of(group, groups, *of_all) for group in groups]
     plan = RunPlan(
         run_id,
         run_dir,
@@ -246,6 +249,13 @@ def end_of_work(plan, finishing, code, report, words, explain):
     if is_outweighed(code, finished):
         return finished, merge_failure(why, plan.run_dir)
     return code, explain(code, why)
+
+
+def note_folders(report, plan):
+    """Each group has its own dead letters. Its folder may also have an earlier run's."""
+    if plan.groups:
+        lost = {group.get("name") for group in report.get("groups") or [] if group.get("dead_lettered_samples")}
+        report["dead_letters_in"] = [str(group.folder) for group in plan.groups if group.name in lost]
 
 
 def finish_all(plan, finishing, words):

@@ -22,9 +22,9 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 @dataclasses.dataclass
 class GroupPlan:
     """
-    `consumers`: at the start. `command`: of a consumer, which learns its group from the run. `finishing`: of a consumer
-    without a run. `folder`: the group's, in the run directory. `max_failures`: of one slab. `follows`: Bounds of
-    autoscaling; None: a fixed number.
+    `consumers`: at the start. `command`: of a consumer. `finishing`: of a consumer without a run. `results`: the
+    group's folder in the output. `folder`: the group's, in the run directory. `max_failures`: of one slab. `follows`:
+    Bounds of autoscaling; None: a fixed number.
     """
 
     name: str
@@ -32,6 +32,7 @@ class GroupPlan:
     consumers: int
     command: list
     finishing: list
+    results: str
     folder: pathlib.Path
     max_failures: int = 1
     follows: object = None

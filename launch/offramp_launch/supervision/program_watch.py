@@ -41,13 +41,13 @@ class ProgramWatch(Watch):
         self._selector.register(self._program, selectors.EVENT_READ, self._on_program_end)
         self._begin_consumers()
 
-    def _consumer_command(self):
+    def _of_this_run(self, consumer):
         """
-        Binds the consumer to this run: before it reads the endpoint, the program's next run may take the directory. The
-        launcher's own runs cannot do so: their consumers start before there is a nonce, and a successor of a producer
-        that died too early for recovery draws a new nonce.
+        Before the consumer reads the endpoint, the program's next run may take the directory. The launcher's own runs
+        cannot do so: their consumers start before there is a nonce, and a successor of a producer that died too early
+        for recovery draws a new nonce.
         """
-        program, *flags = self._plan.consumer
+        program, *flags = consumer
         return [program, "serve", self._endpoint["nonce"], *flags]
 
     def _is_running(self):

@@ -67,7 +67,7 @@ class Watch(ProcessLoop):
     """
     Owns: the consumers.
     Subclasses define the other processes to watch, and _end_failed(); optionally _others(), _facts() and
-    _consumer_command().
+    _of_this_run().
     """
 
     def __init__(self, plan, display):
@@ -83,14 +83,14 @@ class Watch(ProcessLoop):
             self._groups = ConsumerGroups(
                 plan.groups,
                 self,
-                lambda name, command: self._spawn(name, command, identity),
+                lambda name, command: self._spawn(name, self._of_this_run(command), identity),
                 plan.run_dir.log,
                 *about,
                 self._logbook,
             )
         self._slots = ConsumerSlots(  # with groups it stays empty
             self,
-            lambda name: self._spawn(name, self._consumer_command(), identity),
+            lambda name: self._spawn(name, self._of_this_run(plan.consumer), identity),
             plan.run_dir.log,
             *about,
             self._stories,
@@ -129,8 +129,9 @@ class Watch(ProcessLoop):
             self._slots.bring_to(self._plan.consumers)
         self._tick()
 
-    def _consumer_command(self):
-        return self._plan.consumer
+    def _of_this_run(self, consumer):
+        """The command of a consumer, bound to this run where it could meet another one."""
+        return consumer
 
     def _spawn(self, name, argv, identity):
         command = [*argv, "--lifeline-fd", str(self._lifeline_read)]

@@ -42,6 +42,7 @@ from offramp._errors import (
     ViewKept,
     WrongProcess,
 )
+from offramp._groups import Group, GroupStats
 from offramp._library import library_version
 from offramp._loops import map, tap
 from offramp._samples import packed
@@ -63,6 +64,8 @@ __all__ = [
     "Failed",
     "Stats",
     "ForgottenWarning",
+    "Group",
+    "GroupStats",
     "Internal",
     "KeptViewWarning",
     "LibraryNotFound",

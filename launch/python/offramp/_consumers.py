@@ -13,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO, Callable, Mapping
+from typing import IO, Callable, Iterable, Mapping
 
 from offramp import _validate
 from offramp._errors import BadArgument, ConsumersFailed, Error, LibraryNotFound, Timeout
+from offramp._groups import Processing
 from offramp._library import library
 from offramp._run import Stats
 
@@ -25,14 +26,16 @@ LAST_OUTPUT_BYTES = 1 << 16  # of the output's end, searched for the final messa
 OPTIONS = "processor-option"
 OF_SEVERAL = (OPTIONS, "columns")  # flags with several values, separated by commas
 # Messages of the command: a consumer's error, and the end of one that could not reach its sink, such as a database.
-ERROR = re.compile(r"(?:\[run\] )?(consumer-\d+): error: (.*)")
-GAVE_UP = re.compile(r"(?:\[run\] )?(consumer-\d+) \(pid \d+\) ended with exit code 75;")
+ERROR = re.compile(r"(?:\[run\] )?([a-z][a-z0-9-]*-\d+): error: (.*)")
+GAVE_UP = re.compile(r"(?:\[run\] )?([a-z][a-z0-9-]*-\d+) \(pid \d+\) ended with exit code 75;")
+CONSUMERS_LOG = re.compile(r"[a-z][a-z0-9-]*-\d+\.log")  # named after the group, or "consumer"
 # The Egress argument for each flag.
 _IN_PYTHON = {
     "resume": "resume=True",
     "output": "output",
     "processor": "processor",
     "consumers": "consumers",
+    "group": "groups",
     "kill-stalled": "kill_stalled=True",
     **{flag: f"settings={{'{flag}': True}}" for flag in ("overwrite", "durable")},
     **{
@@ -41,10 +44,13 @@ _IN_PYTHON = {
     },
 }
 # Flags that an Egress takes as arguments, or sets itself.
-SETTLED = ("run-dir", "run-id", "output", "processor", "consumers", "resume", "program", "work", "wait", "lifeline-fd")
+SETTLED = (
+    *("run-dir", "run-id", "output", "processor", "consumers", "group", "resume", "program", "work", "wait"),
+    "lifeline-fd",
+)
 
 
-class ConsumerGroup:
+class OwnConsumers:
     """
     Owns: the command's process, which supervises consumers and writes final results. It exits by itself after the run
     or this process ends. Thread: one at a time. Blocks: wait(), close().
@@ -54,8 +60,7 @@ class ConsumerGroup:
         self,
         run_dir: str,
         output: str,
-        processor: str,
-        consumers: int,
+        processing: Processing,
         settings: Mapping[str, object],
         work: str,
         resume: bool,
@@ -69,15 +74,14 @@ class ConsumerGroup:
             work,
             "--output",
             output,
-            "--processor",
-            processor,
+            *processing.flags,
         ]
-        flags += ["--consumers", str(consumers)] * bool(consumers) + ["--resume"] * resume + flags_of(settings)
+        flags += ["--resume"] * resume + flags_of(settings)
         self._run_dir = run_dir
         self._has_work = False
         self._earlier_logs = self._logs_of_consumers()
         self._output = tempfile.TemporaryFile()
-        self.unreachable = GiveUps(self._output).reason
+        self.unreachable = GiveUps(self._output, processing.required).reason
         # A separate session, so that a terminal's Ctrl-C reaches only the loop.
         self._process = subprocess.Popen(
             [*launcher_command("consume"), *flags],
@@ -116,12 +120,13 @@ class ConsumerGroup:
             raise self._failure()
         return True
 
-    def scale(self, consumers: int) -> None:
+    def scale(self, consumers: str) -> None:
+        """`consumers`: a number, or NAME=N for a group."""
         while not os.path.exists(f"{self._run_dir}/live/control.sock"):  # the command has not connected to the run yet
             self.require_alive()
             time.sleep(LOOK_AGAIN_SECONDS)
         done = subprocess.run(
-            [*launcher_command("scale"), str(consumers), "--run-dir", self._run_dir],
+            [*launcher_command("scale"), consumers, "--run-dir", self._run_dir],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -141,7 +146,7 @@ class ConsumerGroup:
     def _logs_of_consumers(self) -> set[tuple[str, int]]:
         """Names and inodes: the command moves the logs of an earlier run."""
         with contextlib.suppress(FileNotFoundError), os.scandir(f"{self._run_dir}/logs") as entries:
-            return {(each.name, each.inode()) for each in entries if each.name.startswith("consumer-")}
+            return {(each.name, each.inode()) for each in entries if CONSUMERS_LOG.fullmatch(each.name)}
         return set()
 
     def _failure(self) -> Error:
@@ -162,10 +167,13 @@ class ConsumerGroup:
 
 
 class GiveUps:
-    """Finds consumers that gave up waiting for their sink. Borrows: the command's output. Thread: one at a time."""
+    """
+    Finds consumers that gave up waiting for their sink, but for those of optional groups. Borrows: the command's
+    output. Thread: one at a time.
+    """
 
-    def __init__(self, output: IO[bytes]):
-        self._output = output
+    def __init__(self, output: IO[bytes], required: Iterable[str] = ("consumer",)):
+        self._output, self._required = output, tuple(required)
         self._searched = 0  # bytes
         self._errors: dict[str, str] = {}  # the last one of each consumer, in these bytes
 
@@ -183,7 +191,7 @@ class GiveUps:
         for message in map(message_of, lines.decode(errors="replace").splitlines()):
             if error := ERROR.match(message):
                 self._errors[error[1]] = error[2]
-            elif gave_up := GAVE_UP.match(message):
+            elif (gave_up := GAVE_UP.match(message)) and gave_up[1].rpartition("-")[0] in self._required:
                 why = self._errors.pop(gave_up[1], f"{gave_up[1]} ended with exit code 75")
         return why
 

@@ -8,6 +8,9 @@ import pathlib
 import re
 from typing import Any, Container
 
+from offramp._errors import ConsumersFailed
+
+DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 # As in offramp_launch/retries.py.
 CODE_LOCATION = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|/offramp/_\w+\.py$|^<")
@@ -28,6 +31,21 @@ def reason_of_the_first(run_dir: str, since: float, items: Container[int] | None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # the reason only completes the message
     return min(incidents)[1] if incidents else ""
+
+
+def require_none(run_dir: str, since: float, samples: int) -> None:
+    """
+    For consumers that the program did not start: no other command reports their failures. `samples`: their number.
+    Errors: ConsumersFailed.
+    """
+    if samples:
+        lost = "1 sample was" if samples == 1 else f"{samples} samples were"
+        reason = reason_of_the_first(run_dir, since)
+        raise ConsumersFailed(
+            f"{lost} dead-lettered, since post-processing failed{': ' * bool(reason)}{reason}. Inspect them: "
+            f"offramp dead-letters list --run-dir {run_dir}",
+            DEAD_LETTERS,
+        )
 
 
 def _described(incident: Any) -> str:

@@ -6,13 +6,12 @@ import atexit
 import contextlib
 import os
 import secrets
-import sys
 import threading
 import time
 import warnings
 import weakref
 from numbers import Integral
-from types import CodeType, FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _validate
@@ -20,9 +19,18 @@ from offramp._batch import Submission, has_entries, items_of, owners_of, require
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
-from offramp._consumers import ConsumerGroup, is_durable, run_dir_of
-from offramp._dead_letters import reason_of_the_first
-from offramp._errors import BadArgument, ConsumersFailed, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
+from offramp._consumers import OwnConsumers, is_durable, run_dir_of
+from offramp._dead_letters import require_none
+from offramp._errors import BadArgument, Error, ForgottenWarning, Stopped, Timeout, WrongProcess
+from offramp._groups import (
+    MOST_CONSUMERS,
+    Group,
+    GroupStats,
+    fields_of_groups,
+    groups_started,
+    processing_of,
+    stats_in,
+)
 from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
 from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
@@ -30,12 +38,10 @@ from offramp._launched import ENDED_BY_THE_USER
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._options import (
-    MOST_CONSUMERS,
     device_of,
     facts_of,
     launcher_of_this_program,
     layout_of,
-    groups_of,
     library_options,
     new_run_dir,
     require_complete,
@@ -44,9 +50,9 @@ from offramp._order import Layout
 from offramp._remedies import of_another_shape, of_other_tensors, of_tuple
 from offramp._run import Stats, Run
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
+from offramp._threads import is_within
 
 DROPS = "wait", "drop", "drop-oldest"  # when_full, by offramp_egress_options.drop_when_full
-DEAD_LETTERS = 84  # launch/guide/reference/exit-codes.md
 _Batch = TypeVar("_Batch")
 
 
@@ -91,9 +97,11 @@ class Egress:
     kill consumers without progress and count a failure against their slab. A consumer in the Egress's own process is
     never killed. Zero and empty values use the defaults in offramp.h.
 
-    `groups`: groups of consumers that you start yourself, each of which gets every slab: ("masks", "preview,optional").
-    They join with offramp.Consumer(run_dir, group="masks"). A batch is complete when every group has processed it, but
-    for optional ones: their oldest waiting slab is dropped when no slab is free.
+    `groups`: several kinds of post-processing, each with its own consumers, which get every batch: {"masks":
+    offramp.Group("mask-png", consumers=8)}, instead of `processor` and `consumers`. Results go to OUTPUT/masks. For
+    consumers that you start yourself, names: ("masks", "preview,optional"). They join with
+    offramp.Consumer(run_dir, group="masks"). A batch is complete when every group has processed it, but for optional
+    ones: their oldest waiting slab is dropped when no slab is free, and their failures do not reach the loop.
 
     A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
     prevents this. A function that is only slow should call slab.progress().
@@ -134,7 +142,7 @@ class Egress:
         max_delay: float = 0.0,
         visibility_timeout: float = 0.0,
         kill_stalled: bool = False,
-        groups: Sequence[str] = (),
+        groups: Sequence[str] | Mapping[str, Group] = (),
     ):
         self._pid, self._began_at = os.getpid(), time.time()
         self._lock = threading.RLock()  # reentrant: before Python 3.11, Ctrl-C may leave it locked by the loop's thread
@@ -143,7 +151,8 @@ class Egress:
         self._submission: Submission | None = None
         self._opening: Run | None = None  # becomes _run once it is open
         self._run: Run | None = None
-        self._consumers: ConsumerGroup | None = None
+        self._consumers: OwnConsumers | None = None
+        self._group_stats: dict[str, GroupStats] = {}  # once closed
         self._checkpoint: Checkpoint | None = None
         self._closed = self._cut_short = False
         self._is_done = False  # drained to the end
@@ -170,12 +179,15 @@ class Egress:
             "processor": processor,
             "consumers": None if isinstance(consumers, Integral) and consumers == 0 else consumers,
             "settings": settings,
+            "groups": (started := groups_started(groups)) or None,
         }
         self._launched = launcher_of_this_program(own)
         launch = self._launched.settings if self._launched else None
+        processing = None
         if launch is None:
             require_complete(own)
-            if processor is not None and run_dir is None:
+            processing = processing_of(processor, consumers, started)
+            if processing is not None and run_dir is None:
                 run_dir = (run_dir_of(url) if url and resume else None) or new_run_dir()
         folder = path_of(launch.run_dir if launch else "" if run_dir is None else run_dir)
         # the loop may change the working folder before its first batch
@@ -188,7 +200,7 @@ class Egress:
         resume = resume or bool(launch and launch.resume)
         facts = facts_of(
             identity,
-            launch.processor if launch else processor,
+            launch.processor if launch else processing and processing.identity,
             {"processor-option": launch.processor_option} if launch else settings or {},
         )
         if results is not None or resume:
@@ -197,17 +209,17 @@ class Egress:
             self._checkpoint = Checkpoint(results or os.fsdecode(folder), facts, work, resume, durable)
         self._run_dir = os.fsdecode(folder)
         self._options.update(run_dir=folder, drop_when_full=DROPS.index(when_full))
-        self._options.update(groups_of(groups, when_full, own, self._launched))
+        self._options.update(fields_of_groups(groups, when_full, launch is not None or processor is not None))
         if launch is not None:
             self._options["run_id"] = launch.run_id.encode() or None
             self._options["kill_stalled"] |= int(launch.kill_stalled)
-        if processor is not None and launch is None and results is not None and self._checkpoint is not None:
-            self._consumers = ConsumerGroup(
-                os.fsdecode(folder), url or results, processor, consumers, settings or {}, self._checkpoint.work, resume
+        if processing is not None and results is not None and self._checkpoint is not None:
+            self._consumers = OwnConsumers(
+                os.fsdecode(folder), url or results, processing, settings or {}, self._checkpoint.work, resume
             )
         self._once = repeated_keys == "refuse"
-        self._keys_before = KeysBefore() if self._once and (launch is not None or processor is not None) else None
-        named_by = launch.processor if launch else processor
+        self._keys_before = KeysBefore() if self._once and (launch is not None or processing is not None) else None
+        named_by = launch.processor if launch else processing and processing.processors
         self._file_names = None if named_by is None else file_names_of(named_by)
         self._may_drop = when_full != "wait"  # a submitted batch may have no results
         self._numbering = Numbering(
@@ -294,7 +306,7 @@ class Egress:
         if is_empty_batch(named) and not (has_entries("keys", keys) or has_entries("items", items)):
             return
         with self._lock:
-            if self._is_submitting and _is_called_by(Egress._submit.__code__, self):
+            if self._is_submitting and is_within(Egress._submit.__code__, self):
                 raise BadArgument(
                     "submit() was called while submit() runs on this thread, for example by a signal handler or a finalizer. Submit that "
                     "batch in the loop instead"
@@ -502,22 +514,25 @@ class Egress:
             if self._consumers is not None and not self._consumers.wait(deadline):
                 raise Timeout(f"final results are not written after {timeout} s. Call drain() again")
             if self._consumers is None and self._launched is None:
-                self._require_all_done(self._run)
+                require_none(self._run_dir, self._began_at, self._run.stats().samples_dead_lettered)
             self._is_done = True
             self._run.require_unchanged()
         if self._cut_short:
             raise SystemExit(ENDED_BY_THE_USER)
 
-    def scale(self, consumers: int) -> None:
-        """Sets the number of consumers that this Egress runs. Errors: BadArgument if it has started none."""
+    def scale(self, consumers: int, group: str = "") -> None:
+        """
+        Sets the number of consumers that this Egress runs, or runs in this `group`. Errors: BadArgument if it has
+        started none.
+        """
         self._require_own()
         consumers = _validate.whole("consumers", consumers, MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}", least=1)
         if self._consumers is None or self._run is None:
             raise BadArgument(
-                "this Egress has no consumers to scale. It starts them for processor=, with the first batch. "
+                "this Egress has no consumers to scale. It starts them for processor= or groups=, with the first batch. "
                 "Scale a launcher's consumers with `offramp scale`"
             )
-        self._consumers.scale(consumers)
+        self._consumers.scale(f"{group}={consumers}" if group else str(consumers))
 
     @property
     def run_dir(self) -> str:
@@ -541,6 +556,14 @@ class Egress:
         self._require_own_process()
         return Stats() if self._run is None else self._run.stats()
 
+    def group_stats(self) -> dict[str, GroupStats]:
+        """
+        Returns the counters of each group by its name, at most 0.5 s old, or the final ones once the Egress is closed.
+        stats() counts a sample as completed once every group has, but for optional ones. Thread: any.
+        """
+        self._require_own_process()
+        return self._group_stats if self._closed or self._run is None else stats_in(self._run_dir)
+
     def close(self) -> None:
         """Ends the run and abandons unfinished work. Idempotent; has no effect in a forked child."""
         if self._pid != os.getpid():
@@ -550,6 +573,7 @@ class Egress:
         try:
             if self._opening is not None:
                 self._opening.close()
+                self._group_stats = self._group_stats or stats_in(self._run_dir)
         finally:
             if self._consumers is not None:
                 self._consumers.close()
@@ -594,19 +618,6 @@ class Egress:
         if self._launched is not None and self._launched.asked_to_end and not self._numbering.expects_more:
             self._cut_short = True
             raise Stopped("the run is ending and accepts no more batches. Leave the context, which drains")
-
-    def _require_all_done(self, run: Run) -> None:
-        """
-        For consumers that this program did not start: no other command reports their failures. Errors: ConsumersFailed.
-        """
-        if samples := run.stats().samples_dead_lettered:
-            lost = "1 sample was" if samples == 1 else f"{samples} samples were"
-            reason = reason_of_the_first(self._run_dir, self._began_at)
-            raise ConsumersFailed(
-                f"{lost} dead-lettered, since post-processing failed{': ' * bool(reason)}{reason}. Inspect them: "
-                f"offramp dead-letters list --run-dir {self._run_dir}",
-                DEAD_LETTERS,
-            )
 
     def _open_run(self, layout: list[Layout], device: str, **sizes: int) -> Run:
         """
@@ -700,14 +711,6 @@ class Egress:
                 )
             if each.shape[1:] != layout.shape[1:]:
                 raise BadArgument(of_another_shape(layouts, given, at))
-
-
-def _is_called_by(code: CodeType, egress: Egress) -> bool:
-    """Walks this thread's stack: a flag is not enough, because Ctrl-C may leave it set before Python 3.11."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (frame.f_code is not code or frame.f_locals.get("self") is not egress):
-        frame = frame.f_back
-    return frame is not None
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()

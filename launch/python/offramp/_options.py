@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import inspect
 import json
 import operator
 import os
 import secrets
 import time
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping
 
 from offramp import _abi, _validate
 from offramp._consumers import flags_of, require_files
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, NotPermitted
+from offramp._groups import MOST_CONSUMERS, Groups
 from offramp._launched import Launched, launched
 from offramp._order import Layout
 
-MOST_CONSUMERS = 64  # the size of a run's consumer table
 _FIELDS = {field for field, *_ in _abi.EgressOptions._fields_}
 # How an argument is validated and passed to the library, by the type of its default.
 _BY_TYPE: dict[type, Callable[[str, Any], Any]] = {
@@ -43,29 +42,6 @@ def library_options(signature: Callable[..., None], given: Mapping[str, Any]) ->
     return options
 
 
-def groups_of(
-    groups: Sequence[str], when_full: str, own: Mapping[str, object], launched: Launched | None
-) -> dict[str, Any]:
-    """The fields of offramp_egress_options for groups of consumers. Errors: BadArgument; the library checks names."""
-    names = [_validate.text("a group", each) for each in _validate.sequence("groups", groups, "('masks', 'vectors')")]
-    if not names:
-        return {}
-    if when_full != "wait":
-        raise BadArgument(
-            f"groups is {groups!r}, and when_full is {when_full!r}. Omit when_full; a group that may miss slabs is optional: "
-            "'preview,optional'"
-        )
-    if launched is not None or own["processor"] is not None:
-        raise BadArgument(
-            f"groups is {groups!r}, and the consumers are started for this Egress. Omit groups, or give run_dir= alone and "
-            "start the consumers of each group yourself"
-        )
-    return {
-        "groups": (ctypes.c_char_p * len(names))(*(name.encode() for name in names)),
-        "group_count": len(names),
-    }
-
-
 def launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
     """The launcher that started this program, if any; its flags replace the Egress's arguments."""
     started_by = launched(knows_its_run=any(given is not None for given in own.values()))
@@ -87,6 +63,8 @@ def launcher_of_this_program(own: Mapping[str, object]) -> Launched | None:
 
 def require_complete(own: Mapping[str, Any]) -> None:
     processor = own["processor"]
+    if groups := own.get("groups"):
+        return _require_complete_groups(groups, own)
     if processor is None:
         for name in ("output", "consumers", "settings"):
             if own[name] is not None:
@@ -110,6 +88,25 @@ def require_complete(own: Mapping[str, Any]) -> None:
     if own["settings"] is not None:
         flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
     require_files(processor)
+
+
+def _require_complete_groups(groups: Groups, own: Mapping[str, Any]) -> None:
+    for name in ("processor", "consumers"):
+        if own[name] is not None:
+            raise BadArgument(f"{name} and groups are given. Omit {name}: each offramp.Group has its own")
+    if not own["output"]:
+        raise BadArgument("groups have no output folder. Give output=FOLDER, in which each group has its own")
+    if _validate.store_url("output", own["output"]):
+        raise BadArgument("output is in an object store, which does not go with groups yet. Give a folder")
+    if own["settings"] is not None:
+        flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
+    for name, group in groups.items():
+        other = next((each for each in groups if each != name and groups[each].processor == group.processor), None)
+        if other:
+            raise BadArgument(
+                f"the groups '{other}' and '{name}' have the processor '{group.processor}'. Give each group another one"
+            )
+        require_files(group.processor)
 
 
 def facts_of(

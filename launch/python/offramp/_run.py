@@ -292,7 +292,7 @@ class WaitWarner:
     """
     Warns while the loop waits for stalled consumers, or for a sink that consumers cannot reach: immediately, then at
     doubling intervals. With kill_stalled, warns only about consumers that are still stalled after
-    KILLED_WITHIN_SECONDS. `unreachable`: that of ConsumerGroup.
+    KILLED_WITHIN_SECONDS. `unreachable`: that of OwnConsumers.
     """
 
     def __init__(self, options: Mapping[str, Any], unreachable: Callable[[bool], str] = lambda is_first: ""):

@@ -19,7 +19,8 @@ import tempfile
 from typing import Any, Iterable, Iterator, Mapping
 
 from offramp import _validate
-from offramp._egress import DEAD_LETTERS, Egress
+from offramp._dead_letters import DEAD_LETTERS
+from offramp._egress import Egress
 from offramp._errors import BadArgument, ConsumersFailed
 from offramp._options import MOST_CONSUMERS, new_run_dir
 from offramp._packages import needs

@@ -28,7 +28,8 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 from offramp import _validate
 from offramp._checkpoint import NAME as CHECKPOINT
 from offramp._consumers import OPTIONS, final_messages, flags_of, in_python, launcher_command, launcher_environment
-from offramp._egress import DEAD_LETTERS, Egress
+from offramp._dead_letters import DEAD_LETTERS
+from offramp._egress import Egress
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed
 from offramp._keys import Key, keys_of
 from offramp._options import facts_of, require_complete
@@ -80,6 +81,10 @@ def egress(
         rank, ranks = rank_of_this_process()
     ranks = _validate.whole("ranks", ranks, MOST_RANKS, f"1 to {MOST_RANKS}", least=1)
     rank = _validate.whole("the rank", rank, ranks - 1, f"0 to {ranks - 1}")
+    if options.get("groups"):
+        raise BadArgument(
+            "groups do not go with ranks yet. Omit groups, and give processors with commas: 'npy,post.py:save'"
+        )
     own = {"run_dir": None, "output": output, "processor": processor, "settings": settings, "consumers": consumers}
     require_complete(own)
     arguments = {"processor": processor, "identity": identity, "resume": resume, **options}
