@@ -100,9 +100,9 @@ def _require_complete_groups(groups: Groups, own: Mapping[str, Any]) -> None:
         raise BadArgument("output is in an object store, which does not go with groups yet. Give a folder")
     if own["settings"] is not None:
         flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
+    names: dict[str, str] = {}
     for name, group in groups.items():
-        other = next((each for each in groups if each != name and groups[each].processor == group.processor), None)
-        if other:
+        if (other := names.setdefault(group.processor, name)) != name:
             raise BadArgument(
                 f"the groups '{other}' and '{name}' have the processor '{group.processor}'. Give each group another one"
             )
