@@ -9,9 +9,12 @@ import os
 import pathlib
 import re
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import unittest
+import urllib.request
 
 from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import SANITIZER, LeavesNothing
@@ -61,6 +64,29 @@ import os
 
 def show(batch):
     os._exit(3)
+"""
+
+
+# The preview of the guide, which never finishes a slab.
+HANGS = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT / "launch" / "demo")!r})
+import preview
+
+class show(preview.show):
+    def __call__(self, slab):
+        super().__call__(slab)
+        while True:
+            time.sleep(0.01)
+"""
+
+# A required group, so that the run waits until the test makes a file beside this one.
+WAITS = """
+import pathlib, time
+
+def wait(slab, port):
+    while not pathlib.Path(__file__).with_name("open").exists():
+        time.sleep(0.01)
 """
 
 
@@ -341,6 +367,90 @@ class Groups(LeavesNothing):
                 )
                 self.assertEqual(64, done.returncode, done.stderr)
                 self.assertRegex(done.stderr, f"--group '{re.escape(text)}'.*{why}.*{form}")
+
+
+@in_python
+class Preview(LeavesNothing):
+    """The run of launch/guide/groups.md: whatever becomes of the preview, masks and table are complete."""
+
+    FLAGS = (
+        *("--input", str(ROOT / "launch" / "demo" / "images")),
+        *"--device cpu --batch 2 --slabs 4 --status-seconds 0.02 --visibility-timeout 120".split(),
+    )
+    GROUPS = "--group masks=mask-png:2 --group table=records".split()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.wanted = {}
+        for name, processor in (("masks", "mask-png"), ("table", "records")):
+            with LaunchedRun(*cls.FLAGS, "--processor", processor, "--consumers", "1") as run:
+                assert run.start().wait() == 0, run.logs()
+                cls.wanted[name] = cls.results_in(run.output)
+
+    @staticmethod
+    def results_in(folder):
+        """The bytes of masks, and the rows of a table."""
+        masks = {path.name: path.read_bytes() for path in folder.glob("*.png")}
+        for path in folder.glob("*.sqlite"):
+            with sqlite3.connect(path) as database:
+                columns = "item, key, status, classes, columns, model"
+                masks[path.name] = database.execute(f"SELECT {columns} FROM records ORDER BY item").fetchall()
+            database.close()
+        return masks
+
+    @staticmethod
+    def free_port():
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            return server.getsockname()[1]
+
+    def page(self, port, name=""):
+        """None while nothing answers there."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with direct.open(f"http://127.0.0.1:{port}/{name}", timeout=60) as answer:
+                return answer.read()
+        except OSError:
+            return None
+
+    def preview_of(self, run):
+        return [each["pid"] for each in run.status().get("consumers") or [] if each.get("group") == "preview"]
+
+    def start(self, run, processor, port):
+        (run.folder / "waits.py").write_text(WAITS)
+        groups = (f"preview={processor}:show:1,optional", f"waits={run.folder}/waits.py:wait")
+        flags = (word for group in groups for word in ("--group", group))
+        return run.start(*flags, "--processor-option", f"port={port}", "--consumer-python", sys.executable)
+
+    def require_whole(self, run):
+        (run.folder / "open").touch()
+        self.assertEqual(0, run.wait(), run.logs())
+        self.assertEqual(self.wanted, {name: self.results_in(run.output / name) for name in self.wanted})
+        self.assertEqual((12, 12), (len(self.wanted["masks"]), len(self.wanted["table"]["records.sqlite"])))
+
+    def test_a_killed_preview_comes_back_and_costs_nothing(self):
+        with LaunchedRun(*self.FLAGS, *self.GROUPS) as run:
+            port = self.free_port()
+            self.start(run, ROOT / "launch" / "demo" / "preview.py", port)
+            shown = run.until(lambda: re.search(rb"<h1>(bag|ball|bottle|bracelet)<", self.page(port) or b""), "a mask")
+            self.assertEqual(b"\x89PNG", self.page(port, "mask.png")[:4])
+            self.assertIsNotNone(shown)
+            [victim] = self.preview_of(run)
+            os.kill(victim, signal.SIGKILL)
+            run.until(lambda: self.preview_of(run) not in ([], [victim]), "its successor")
+            run.until(lambda: self.page(port), "its page")
+            self.require_whole(run)
+
+    def test_a_preview_that_hangs_costs_nothing(self):
+        with LaunchedRun(*self.FLAGS, *self.GROUPS) as run:
+            processor = run.folder / "hangs.py"
+            processor.write_text(HANGS)
+            port = self.free_port()
+            self.start(run, processor, port)
+            run.until(lambda: b"<h1>b" in (self.page(port) or b""), "a mask")
+            self.require_whole(run)
+            preview = next(each for each in run.summary()["groups"] if each["name"] == "preview")
+            self.assertEqual(0, preview["released_samples"])
 
 
 if __name__ == "__main__":
