@@ -6,35 +6,35 @@ import struct
 import threading
 import zlib
 
-PAGE = "<meta charset=utf-8><meta http-equiv=refresh content=1><h1>%s</h1><img src=mask.png width=512>"
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+PAGE = "<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=1><h1>%s</h1><img src=mask.png width=512>"
 
 
 def png(grays):
     head = struct.pack(">IIBBBBB", *grays.shape[::-1], 8, 0, 0, 0, 0)
     rows = zlib.compress(b"".join(b"\0" + row.tobytes() for row in grays))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    picture = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", head), (b"IDAT", rows), (b"IEND", b"")):
+        picture += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return picture
+
+
+class Newest(http.server.BaseHTTPRequestHandler):
+    answers = {"/": PAGE.encode() % b"waiting for a mask"}
+    log_message = lambda *_: None  # a page asks each second
+
+    def do_GET(self):
+        self.send_response(200 if self.path in self.answers else 404)
+        self.send_header("Content-Type", "text/html" if self.path == "/" else "image/png")
+        self.end_headers()
+        self.wfile.write(self.answers.get(self.path, b""))
 
 
 class show:
-    def __init__(self, port="8765"):  # --processor-option port=8765
-        newest = self.newest = {"/": PAGE.encode() % b"waiting for a mask"}
-
-        class Answer(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200 if self.path in newest else 404)
-                self.end_headers()
-                self.wfile.write(newest.get(self.path, b""))
-
-            def log_message(self, *_): ...  # a page asks each second
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Answer)
+    def __init__(self, port="8765"):
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Newest)
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def __call__(self, slab):
-        for sample, scores in list(slab)[-1:]:  # scores of background and thing; those of the last sample
-            self.newest["/mask.png"] = png(scores.argmax(0).astype("uint8") * 255)
-            self.newest["/"] = (PAGE % html.escape(sample.key)).encode()
+        for sample, scores in list(slab)[-1:]:  # scores of background and thing, of the last sample
+            Newest.answers["/mask.png"] = png(scores.argmax(0).astype("uint8") * 255)
+            Newest.answers["/"] = (PAGE % html.escape(sample.key)).encode()

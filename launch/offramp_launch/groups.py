@@ -154,9 +154,9 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account, is_ow
         group.optional,
         group.consumers,
         *((knowing, alone) if is_own else (learning, knowing)),
-        results,
         folder,
         settled.get("max-failures") or 1,
+        results,
         group.bounds,
     )
 

@@ -22,8 +22,8 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 @dataclasses.dataclass
 class GroupPlan:
     """
-    `consumers`: at the start. `command`: of a consumer. `finishing`: of a consumer without a run. `results`: the
-    group's folder in the output. `folder`: the group's, in the run directory. `max_failures`: of one slab. `follows`:
+    `consumers`: at the start. `command`: of a consumer. `finishing`: of a consumer without a run. `folder`: the
+    group's, in the run directory. `max_failures`: of one slab. `results`: the group's folder in the output. `follows`:
     Bounds of autoscaling; None: a fixed number.
     """
 
@@ -32,9 +32,9 @@ class GroupPlan:
     consumers: int
     command: list
     finishing: list
-    results: str
     folder: pathlib.Path
     max_failures: int = 1
+    results: str = ""
     follows: object = None
 
 

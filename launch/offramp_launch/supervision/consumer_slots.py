@@ -195,7 +195,8 @@ class ConsumerSlots:
         if slot.leaving:
             return
         if child.status not in (ExitCode.OK, ExitCode.NO_SUCH_RUN):
-            self._note_death(f"{slot.name} {child.ending()}: {reason_of(child)}")
+            has_reason = child.status > 0 or child.reported_error()
+            self._note_death(f"{slot.name} {child.ending()}{f': {reason_of(child)}' if has_reason else ''}")
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
