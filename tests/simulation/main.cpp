@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/simulation/simulated_run.hpp"
@@ -20,9 +21,9 @@
 namespace offramp::simulation {
 namespace {
 
-constexpr std::uint64_t kQuickHistories = 50'000;
+constexpr std::uint64_t kQuickHistories = 30'000;
 constexpr std::uint64_t kRepeated = 200;    // run twice, to see that a seed decides everything
-constexpr std::uint64_t kRevealing = 1000;  // this many have every kind of event
+constexpr std::uint64_t kRevealing = 5000;  // this many have every kind of event
 constexpr int kShrinkingRuns = 3000;
 
 struct Arguments {
@@ -101,8 +102,8 @@ class Histories {
 
     // The violation, or nothing.
     std::optional<std::string> run(const Plan& plan, const std::vector<std::size_t>& steps, bool trace) {
-        std::unique_ptr<SharedObjects>& shared = shared_[plan.setup.slabs];
-        if (!shared) shared = std::make_unique<SharedObjects>(plan.setup.slabs);
+        std::unique_ptr<SharedObjects>& shared = shared_[{plan.setup.slabs, plan.setup.groups}];
+        if (!shared) shared = std::make_unique<SharedObjects>(plan.setup);
         try {
             SimulatedRun run(*shared, plan.setup, twin_, counts_, trace);
             for (const std::size_t step : steps) {
@@ -148,7 +149,7 @@ class Histories {
 
   private:
     const Twin twin_;
-    std::map<std::uint32_t, std::unique_ptr<SharedObjects>> shared_;  // by number of slabs
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<SharedObjects>> shared_;  // by slabs, groups
     Counts counts_;
     std::uint64_t digest_ = 0;
 };
@@ -195,6 +196,11 @@ bool all_happened(const Counts& counts) {
     require(counts.producer_fuses, "a producer that died at a failpoint");
     require(counts.returned_consumers, "a consumer that met the next producer");
     require(counts.aborts, "an abort");
+    require(counts.lost_by_one, "a batch that one group completed and another could not process");
+    require(counts.optional_drops, "a drop in an optional group");
+    require(counts.oldest_drops, "a drop of the oldest slab");
+    require(counts.letters, "a written dead letter");
+    require(counts.letters_lost, "a dead letter that could not be written");
     return all;
 }
 
@@ -265,6 +271,12 @@ int run_many(const Arguments& arguments) {
     print(counts.recoveries, "recoveries begun");
     print(counts.returned_consumers, "consumers that met the next producer");
     print(counts.aborts, "aborts");
+    print(counts.with_groups, "histories with groups");
+    print(counts.lost_by_one, "batches completed in one group and lost in another");
+    print(counts.optional_drops, "batches dropped in an optional group");
+    print(counts.oldest_drops, "batches dropped as the oldest");
+    print(counts.letters, "dead letters written");
+    print(counts.letters_lost, "dead letters that could not be written");
     return counts.histories < kRevealing || all_happened(counts) ? 0 : 1;
 }
 

@@ -16,6 +16,7 @@ constexpr std::array<Weight, kActions> kWeights{{
     {Action::Fill, "fill", 20},
     {Action::Publish, "publish", 20},
     {Action::Drop, "drop", 1},
+    {Action::WriteLetter, "write letter", 4},
     {Action::EndInput, "end input", 6},
     {Action::StepBroker, "step broker", 60},
     {Action::Deliver, "deliver", 60},
@@ -49,7 +50,8 @@ constexpr std::uint32_t kAllWeights = [] {
 
 constexpr std::array<std::string_view, kTwins> kTwinNames{
     "none",           "stopped-is-dead", "death-unnoticed",  "reads-after-release", "completes-unprocessed",
-    "loses-messages", "swaps-messages",  "forgets-holdings", "late-copy",           "loses-last-count"};
+    "loses-messages", "swaps-messages",  "forgets-holdings", "late-copy",           "loses-last-count",
+    "forgets-lost",   "holds-pool",      "lists-no-drop",    "spoils-letter"};
 
 Action draw_action(Random& random) {
     std::uint32_t at = random.below(kAllWeights);
@@ -79,7 +81,14 @@ Plan Plan::from_seed(std::uint64_t seed) {
     plan.setup.begins_settled = !random.one_in(3);
     plan.setup.opens_late = random.one_in(2);
     plan.setup.abort_at_end = random.one_in(8);
-    const std::uint32_t steps = 20 + random.below(380);
+    plan.setup.groups = random.one_in(6) ? kGroups : 1;
+    plan.setup.drops_oldest = random.one_in(6) && plan.setup.groups == 1;
+    plan.setup.keeps_letters = random.one_in(8);
+    // The egress that waits announces itself whenever its thread runs: then a seed would not decide everything.
+    if (plan.setup.drops_oldest) plan.setup.inline_dispatch = false;
+    if (plan.setup.keeps_letters) plan.setup.max_failures = 1;
+    if (plan.setup.groups > 1) plan.setup.consumers = 1 + random.below(2);
+    const std::uint32_t steps = 20 + random.below(plan.setup.groups > 1 ? 480 : 380);
     plan.steps.reserve(steps);
     for (std::uint32_t i = 0; i < steps; ++i)
         plan.steps.push_back({draw_action(random), random.below(1U << 16), random.below(1U << 30)});

@@ -11,6 +11,7 @@ enum class Action : std::uint8_t {
     Fill,          // the producer writes the next batch into a granted slab
     Publish,       // publishes the oldest filled slab, or abandons the newest
     Drop,          // without a granted slab: drops the next batch
+    WriteLetter,   // a dead letter's payload is written, or cannot be
     EndInput,      // the source is at its end: no batch is left
     StepBroker,    // the broker's step
     Deliver,       // some messages of one connection arrive
@@ -41,9 +42,12 @@ struct Step {
     std::uint32_t how = 0;  // its variant
 };
 
+inline constexpr std::uint32_t kGroups = 3;  // of a run with groups: two required, one optional
+
 struct Setup {
     std::uint32_t slabs = 1;
-    std::uint32_t consumers = 1;  // at the start
+    std::uint32_t groups = 1;     // 1: without a name; else kGroups
+    std::uint32_t consumers = 1;  // of each group, at the start
     std::uint32_t batches = 1;
     std::uint32_t window = 1;
     std::uint32_t queue = 1024;  // messages that a connection takes before it is full
@@ -53,6 +57,8 @@ struct Setup {
     bool begins_settled = false;  // the first consumers are admitted already
     bool opens_late = false;      // consumers open their window once they are admitted
     bool abort_at_end = false;    // stop --now instead of the end of input
+    bool drops_oldest = false;    // --when-full drop-oldest: a batch without a slab waits until the oldest is dropped
+    bool keeps_letters = false;   // dead letters are written before their slabs are free
 };
 
 // A history before it is run. Removing a step leaves the meaning of the others, so that a failing one can be shortened.
@@ -75,8 +81,12 @@ enum class Twin : std::uint8_t {
     ForgetsHoldings,       // a consumer does not report its slabs to the next producer
     LateCopy,              // a byte of a slab is written after its publication
     LosesLastCount,        // the progress record of a dead producer lacks its last step
+    ForgetsLost,           // the ledgers of a dead producer lack the marks of lost slabs
+    HoldsPool,             // slabs wait for the optional group
+    ListsNoDrop,           // an oldest slab that is dropped is not listed
+    SpoilsLetter,          // a byte of a slab changes while it is written as a dead letter
 };
-inline constexpr std::size_t kTwins = static_cast<std::size_t>(Twin::LosesLastCount) + 1;
+inline constexpr std::size_t kTwins = static_cast<std::size_t>(Twin::SpoilsLetter) + 1;
 std::string_view name_of(Twin twin);
 
 // Small, fast, and equal on every machine.

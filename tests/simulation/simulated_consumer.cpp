@@ -6,14 +6,15 @@
 
 namespace offramp::simulation {
 
-SimulatedConsumer::SimulatedConsumer(SimulatedRun& run, pid_t pid)
+SimulatedConsumer::SimulatedConsumer(SimulatedRun& run, std::uint32_t group, pid_t pid)
     : run_(run),
+      group_(group),
       pid_(pid),
       met_epoch_(run.epoch()),
-      link_(run.connect(pid)),
+      link_(run.connect(pid, group)),
       port_(std::make_unique<SimulatedPort>(link_, run.twin())),
       session_(*port_, run.clock(),
-               {.run_nonce = run.mappings().ledger().header().run_nonce,
+               {.run_nonce = run.mappings(group).ledger().header().run_nonce,
                 .token = static_cast<std::uint64_t>(pid) + 1,
                 .window = run.setup().window,
                 .first_window = run.setup().opens_late ? std::optional<std::uint32_t>(0) : std::nullopt,
@@ -55,9 +56,9 @@ bool SimulatedConsumer::end_if_over() {
 
 void SimulatedConsumer::begin_session() {
     const Welcome& welcome = session_.welcome();
-    if (run_.mappings().ledger().session_in(welcome.consumer_index) != welcome.session)
+    if (mappings().ledger().session_in(welcome.consumer_index) != welcome.session)
         throw Violation(name() + " was welcomed under an index that belongs to another session");
-    heartbeat_.emplace(run_.mappings().heartbeat(welcome.consumer_index), welcome.session);
+    heartbeat_.emplace(mappings().heartbeat(welcome.consumer_index), welcome.session);
     session_.open();
 }
 
@@ -65,22 +66,22 @@ void SimulatedConsumer::take() {
     if (!heartbeat_ || reading_ || !session_.all_sent()) return;
     const auto ticket = session_.take();
     if (!ticket) return;
-    if (!run_.mappings().ledger().is_current(*ticket)) {
+    if (!mappings().ledger().is_current(*ticket)) {
         session_.release(*ticket, ReleaseKind::Returned);
         return session_.send_due();
     }
     failpoint("consumer.ticket_taken");
-    run_.note_delivery(*ticket);
+    run_.note_delivery(group_, *ticket);
     ticket_ = *ticket;
     note_sign();
-    loan_.emplace(ReadLoan::open(ticket_, run_.mappings(), *heartbeat_, session_, contents_));
+    loan_.emplace(ReadLoan::open(ticket_, mappings(), *heartbeat_, session_, contents_));
     batch_ = contents_.batches.front().batch;
     reading_ = true;
     if (run_.traces())
         run_.say(name() + " begins slab " + std::to_string(ticket_.slab) + ", batch " + std::to_string(batch_));
     run_.check_bytes(ticket_.slab, batch_, name());
     if (run_.twin() == Twin::ReadsAfterRelease) {
-        ++run_.batch(batch_).commits;
+        ++share().commits;
         std::move(*loan_).complete({});
         session_.send_due();
     }
@@ -102,14 +103,14 @@ void SimulatedConsumer::finish(std::uint32_t how) {
         return loan_.reset();
     }
     const std::uint32_t kind = how % 16;
-    Batch& batch = run_.batch(batch_);
+    GroupShare& batch = share();
     if (kind == 0) {
         ++batch.blame;
         std::move(*loan_).fail(ReleaseKind::Failed, "a reason\nof two lines");
     } else if (kind == 1 && how % 64 < 16) {
         batch.rejected = true;
         std::move(*loan_).fail(ReleaseKind::Rejected, "another reason");
-    } else if (kind == 2 || !run_.mappings().ledger().may_complete(ticket_)) {
+    } else if (kind == 2 || !mappings().ledger().may_complete(ticket_)) {
         std::move(*loan_).give_back();
     } else {
         if (run_.twin() != Twin::CompletesUnprocessed) ++batch.commits;
@@ -135,7 +136,7 @@ void SimulatedConsumer::forget() {
 std::optional<ProducerSearch::Found> SimulatedConsumer::look() {
     if (!run_.has_producer() || run_.epoch() <= met_epoch_) return std::nullopt;
     met_epoch_ = run_.epoch();
-    link_ = run_.connect(pid_);
+    link_ = run_.connect(pid_, group_);
     port_ = std::make_unique<SimulatedPort>(link_, run_.twin());
     ++run_.counts().returned_consumers;
     return Found{.port = port_.get()};
@@ -146,11 +147,11 @@ std::optional<ProducerSearch::Found> SimulatedConsumer::look() {
 void SimulatedConsumer::check() const {
     using State = ConsumerSession::State;
     if (session_.welcomed() && session_.state() != State::Ended && session_.state() != State::Refused &&
-        run_.mappings().ledger().session_in(session_.welcome().consumer_index) != session_.welcome().session)
+        mappings().ledger().session_in(session_.welcome().consumer_index) != session_.welcome().session)
         throw Violation(name() + " lives, and its session is over");
     if (!reading_) return;
     run_.check_bytes(ticket_.slab, batch_, name());
-    const SlabWord word = run_.mappings().ledger().slab_word(ticket_.slab);
+    const SlabWord word = mappings().ledger().slab_word(ticket_.slab);
     if (word.generation != ticket_.generation || word.state == SlabState::Free || word.state == SlabState::Filling)
         throw Violation(name() + " reads slab " + std::to_string(ticket_.slab) + ", which was freed");
 }
@@ -162,9 +163,9 @@ std::optional<std::uint32_t> SimulatedConsumer::index() const {
 
 void SimulatedConsumer::blame() const {
     if (!heartbeat_) return;
-    const std::uint64_t work = load_word(run_.mappings().heartbeat(session_.welcome().consumer_index).work);
+    const std::uint64_t work = load_word(mappings().heartbeat(session_.welcome().consumer_index).work);
     const auto batch = run_.batch_in(ticket_.slab, ticket_.generation);
-    if (work != 0 && batch) ++run_.batch(*batch).blame;
+    if (work != 0 && batch) ++run_.share(group_, *batch).blame;
 }
 
 std::string SimulatedConsumer::describe() const {

@@ -17,7 +17,7 @@ namespace offramp::simulation {
 // smaller steps than ConsumerLoop's, so that others run while it reads a slab.
 class SimulatedConsumer final : public ProducerSearch {
   public:
-    SimulatedConsumer(SimulatedRun& run, pid_t pid);
+    SimulatedConsumer(SimulatedRun& run, std::uint32_t group, pid_t pid);
 
     // --- one step each, in the order of ConsumerLoop::turn() ---
     // Messages and deaths. True once the process has ended.
@@ -37,6 +37,7 @@ class SimulatedConsumer final : public ProducerSearch {
     void blame() const;
     std::optional<std::uint32_t> index() const;
     bool reads(std::uint32_t slab) const { return reading_ && ticket_.slab == slab; }
+    std::uint32_t group() const { return group_; }
     bool settled() const { return session_.settled(); }
     pid_t pid() const { return pid_; }
     std::string name() const { return "consumer " + std::to_string(pid_); }
@@ -49,10 +50,13 @@ class SimulatedConsumer final : public ProducerSearch {
 
   private:
     bool end_if_over();
+    SlabMappings& mappings() const { return run_.mappings(group_); }
+    GroupShare& share() const { return run_.share(group_, batch_); }
     void begin_session();
     void note_sign() { last_sign_ = run_.clock().now(); }
 
     SimulatedRun& run_;
+    const std::uint32_t group_;
     const pid_t pid_;
     std::uint32_t met_epoch_;
     std::shared_ptr<Link> link_;  // null between two producers

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,12 +29,13 @@ namespace {
 
 constexpr std::uint64_t kNonce = 0x0ff7a3b100000001ULL;
 
-Fuse* acting = nullptr;
-std::span<const HeartbeatRecord> heartbeats;
-std::array<HeartbeatRecord, kCapacity> heartbeats_at_death;
+thread_local Fuse* acting = nullptr;  // no other thread of a process dies alone
+std::function<void()> looks;
+SharedObjects* objects = nullptr;  // of the current history
+std::array<std::array<HeartbeatRecord, kCapacity>, kGroups> heartbeats_at_death;
 
-RunNames names_for(std::uint32_t slabs) {
-    return {.run_id = "simulation-" + std::to_string(::getpid()) + "-" + std::to_string(slabs), .nonce = kNonce};
+RunNames names_for(const Setup& setup) {
+    return {.run_id = fmt::format("simulation-{}-{}-{}", ::getpid(), setup.slabs, setup.groups), .nonce = kNonce};
 }
 
 SlabLayout small_layout() {
@@ -53,8 +55,11 @@ std::vector<int>& spare_fds() {
 // Found by name: common/base/failpoint.cpp.
 extern "C" __attribute__((visibility("default"))) void offramp_failpoint_reached(const char* name) {
     using namespace offramp::simulation;
-    if (acting == nullptr || acting->left == 0 || --acting->left > 0) return;
-    std::copy(heartbeats.begin(), heartbeats.end(), heartbeats_at_death.begin());
+    if (acting == nullptr) return;
+    if (looks) looks();
+    if (acting->left == 0 || --acting->left > 0) return;
+    for (std::uint32_t group = 0; group < objects->groups(); ++group)
+        std::ranges::copy(objects->memory(group).heartbeats(), heartbeats_at_death[group].begin());
     throw Died{name};
 }
 
@@ -63,35 +68,52 @@ namespace offramp::simulation {
 Acting::Acting(Fuse& fuse) : before_(std::exchange(acting, &fuse)) {}
 Acting::~Acting() { acting = before_; }
 
-const HeartbeatRecord& heartbeat_at_death(std::uint32_t consumer_index) { return heartbeats_at_death[consumer_index]; }
+const HeartbeatRecord& heartbeat_at_death(std::uint32_t group, std::uint32_t consumer_index) {
+    return heartbeats_at_death[group][consumer_index];
+}
+
+void at_failpoints(std::function<void()> look) { looks = std::move(look); }
 
 std::uint64_t payload_word(std::uint64_t batch, std::size_t word) { return Random((batch << 8) | word).next(); }
 std::uint32_t empty_row(std::uint64_t batch) { return batch % 5 == 3 ? 1 : kBatch; }
 
 // --- shared memory ---
 
-SharedObjects::SharedObjects(std::uint32_t slabs)
-    : run_(names_for(slabs)),
-      layout_(small_layout()),
-      spans_(SpanPlan::make(slabs, layout_.slab_bytes, 1)),
-      memory_(run_.names(), layout_, spans_, kCapacity, 1, false),
-      span_(SharedRegion::create(run_.names().span(0), spans_.span_bytes(0))),
-      mappings_(SlabMappings::attach(run_.names())),
-      first_header_(header()) {}
+std::vector<ConsumerGroup> groups_of(const Setup& setup) {
+    if (setup.groups == 1) return {{}};
+    return {{.name = "masks"}, {.name = "arrays"}, {.name = "preview", .optional = true}};
+}
 
-LedgerHeader& SharedObjects::header() {
-    return *reinterpret_cast<LedgerHeader*>(reinterpret_cast<std::byte*>(memory_.ledger().consumers.data()) -
+SharedObjects::SharedObjects(const Setup& setup)
+    : groups_(groups_of(setup)),
+      run_(names_for(setup)),
+      layout_(small_layout()),
+      spans_(SpanPlan::make(setup.slabs, layout_.slab_bytes, 1)),
+      span_(SharedRegion::create(run_.names().span(0), spans_.span_bytes(0))) {
+    for (const ConsumerGroup& group : groups_) {
+        memory_.emplace_back(run_.names().of_group(group.name), layout_, spans_, kCapacity, 1, false);
+        mappings_.push_back(SlabMappings::attach(run_.names().of_group(group.name)));
+        first_headers_.push_back(header(static_cast<std::uint32_t>(memory_.size()) - 1));
+    }
+}
+
+LedgerHeader& SharedObjects::header(std::uint32_t group) {
+    return *reinterpret_cast<LedgerHeader*>(reinterpret_cast<std::byte*>(memory_[group].ledger().consumers.data()) -
                                             sizeof(LedgerHeader));
 }
 
 void SharedObjects::reset() {
-    heartbeats = memory_.heartbeats();
-    header() = first_header_;
-    memory_.progress() = {};
-    memory_.progress().producers = 1;
-    for (std::uint32_t i = 0; i < kCapacity; ++i) mappings_.heartbeat(i) = {};
+    objects = this;
+    for (std::uint32_t group = 0; group < groups(); ++group) {
+        header(group) = first_headers_[group];
+        memory_[group].progress() = {};
+        for (std::uint32_t i = 0; i < kCapacity; ++i) mappings_[group].heartbeat(i) = {};
+    }
+    memory_.front().progress().producers = 1;
     for (std::uint32_t i = 0; i < spans_.slab_count; ++i)
         std::ranges::fill(slab(i).first(layout_.header_bytes + kPayloadWords * 8), std::byte{});
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+        std::filesystem::remove_all(entry.path());
 }
 
 // --- processes ---

@@ -7,12 +7,16 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "common/shm/shared_region.hpp"
 #include "consumer/session/run_views.hpp"
 #include "producer/broker/peers.hpp"
 #include "producer/recovery/run_recovery.hpp"
+#include "tests/simulation/plan.hpp"
 #include "tests/support/held_run.hpp"
+#include "tests/support/scratch_folder.hpp"
 
 // What the processes of a simulated run share: memory, deaths, and the failpoints at which they die.
 namespace offramp::simulation {
@@ -55,33 +59,45 @@ class Acting {
 
 // The record as it was when a process last died at a failpoint: unwinding writes to it, and a killed process does not
 // unwind.
-const HeartbeatRecord& heartbeat_at_death(std::uint32_t consumer_index);
+const HeartbeatRecord& heartbeat_at_death(std::uint32_t group, std::uint32_t consumer_index);
 
-// The memory of runs with this number of slabs: created once, used by one history after another.
+// Called at each failpoint that a process passes or dies at.
+void at_failpoints(std::function<void()> look);
+
+// The groups of a run: one without a name, or kGroups.
+std::vector<ConsumerGroup> groups_of(const Setup& setup);
+
+// The memory of runs with these slabs and groups: created once, used by one history after another.
 class SharedObjects {
   public:
-    explicit SharedObjects(std::uint32_t slabs);
+    explicit SharedObjects(const Setup& setup);
     // As at the start of a run.
     void reset();
 
-    LedgerHeader& header();
+    LedgerHeader& header(std::uint32_t group);
     std::span<std::byte> slab(std::uint32_t slab) {
         return span_.bytes().subspan(slab * layout_.slab_bytes, layout_.slab_bytes);
     }
-    RunMemory& memory() { return memory_; }
-    SlabMappings& mappings() { return mappings_; }
+    RunMemory& memory(std::uint32_t group) { return memory_[group]; }
+    SlabMappings& mappings(std::uint32_t group) { return mappings_[group]; }
+    std::uint32_t groups() const { return static_cast<std::uint32_t>(groups_.size()); }
     const SlabLayout& layout() const { return layout_; }
     const RunNames& names() const { return run_.names(); }
-    RunRecovery::Layout recovery_layout() const { return {run_.names(), layout_, spans_, kCapacity}; }
+    RunRecovery::Layout recovery_layout() const { return {run_.names(), layout_, spans_, kCapacity, groups_}; }
+    // Where dead letters are written.
+    const std::string& folder() const { return folder_.path(); }
 
   private:
+    const std::vector<ConsumerGroup> groups_;
     HeldRun run_;
+    test::ScratchFolder folder_{test::ScratchFolder::On::Memory};
     SlabLayout layout_;
     SpanPlan spans_;
-    RunMemory memory_;
     SharedRegion span_;
-    SlabMappings mappings_;  // consumers' view: the ledger and the slabs read-only
-    LedgerHeader first_header_;
+    // by group
+    std::vector<RunMemory> memory_;
+    std::vector<SlabMappings> mappings_;  // consumers' view: the ledger and the slabs read-only
+    std::vector<LedgerHeader> first_headers_;
 };
 
 // Processes as the broker sees them. A death becomes visible when the scheduler says so.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include "common/wire/slab_view.hpp"
@@ -31,12 +33,16 @@ SimulatedRun::SimulatedRun(SharedObjects& shared, const Setup& setup, Twin twin,
       twin_(twin),
       counts_(counts),
       trace_(trace),
+      groups_(groups_of(setup)),
+      recoveries_before_(counts.recoveries),
       batches_(setup.batches),
       contents_(setup.slabs) {
     shared_.reset();
     watch_.on_kill = [this](pid_t pid) { killed_.push_back(pid); };
-    begin_producer(nullptr, nullptr);
-    for (std::uint32_t i = 0; i < setup_.consumers; ++i) join();
+    at_failpoints([this] { note_counts(); });
+    counts_.with_groups += groups() > 1 ? 1 : 0;
+    begin_producer({}, {});
+    for (std::uint32_t i = 0; i < setup_.consumers * groups(); ++i) join(i % groups());
     for (int round = 0; setup_.begins_settled && round < kHandshakeRounds; ++round) {
         for (const auto& link : links_) link->deliver_all();
         step_broker();
@@ -46,42 +52,63 @@ SimulatedRun::SimulatedRun(SharedObjects& shared, const Setup& setup, Twin twin,
 }
 
 SimulatedRun::~SimulatedRun() {
+    at_failpoints({});
     consumers_.clear();
     filling_.clear();
 }
 
-void SimulatedRun::begin_producer(std::unique_ptr<RunRecords> records, const Predecessor* predecessor) {
-    auto producer = std::make_unique<Producer>(setup_.queue);
+void SimulatedRun::begin_producer(std::vector<std::unique_ptr<RunRecords>> records,
+                                  std::span<const Predecessor> predecessors) {
+    auto producer = std::make_unique<Producer>();
     producer->exchange = SlabExchange::make(SlabExchange::kAheadByPool, clock_);
-    producer->records = std::move(records);
-    ProgressLog* progress = nullptr;
-    if (producer->records) {
-        producer->ledger = &producer->records->ledger;
-        progress = &producer->records->progress;
-        epoch_ = producer->records->memory.epoch();
-    } else {
-        producer->own_ledger = SlabLedger::format(shared_.memory().ledger(), epoch_);
-        producer->own_progress.emplace(shared_.memory().progress());
-        producer->ledger = &*producer->own_ledger;
-        progress = &*producer->own_progress;
+    if (!records.empty()) epoch_ = records.front()->memory.epoch();
+    std::vector<BrokerGroup> groups;
+    for (std::uint32_t number = 0; number < groups_.size(); ++number) {
+        auto group = std::make_unique<Producer::Group>(setup_.queue);
+        RunMemory& memory = shared_.memory(number);
+        if (records.empty()) {
+            group->own_ledger = SlabLedger::format(memory.ledger(), epoch_);
+            group->own_progress.emplace(memory.progress());
+        } else {
+            group->records = std::move(records[number]);
+        }
+        group->ledger = group->records ? &group->records->ledger : &*group->own_ledger;
+        group->progress = group->records ? &group->records->progress : &*group->own_progress;
+        if (setup_.keeps_letters)
+            group->letters =
+                std::make_unique<SimulatedLetters>(shared_, shared_.folder() + "/" + groups_[number].name + "-letters");
+        BrokerOptions options = broker_options(number);
+        options.progress = group->progress;
+        if (group->letters) options.dead_letters = group->letters->writer();
+        groups.push_back({*group->ledger, *group->port, memory.heartbeats(),
+                          SlabMemory{.usable = [](std::uint32_t) { return true; },
+                                     .bytes_of = [this](std::uint32_t slab) { return shared_.slab(slab); }},
+                          std::move(options)});
+        producer->groups.push_back(std::move(group));
     }
-    BrokerOptions options{.run_nonce = shared_.names().nonce,
-                          .allowed_uids = {1000},
-                          .visibility_timeout = kVisibilityTimeout,
-                          .max_failures = setup_.max_failures,
-                          .progress = progress,
-                          .on_completed = [this](const PublishedSlab& slab) { on_completed(slab.first_batch); },
-                          .on_dead_letter = [this](const PublishedSlab& slab) { on_dead_letter(slab.first_batch); },
-                          .kill_stalled = setup_.kill_stalled};
-    producer->broker = std::make_unique<Broker>(
-        *producer->ledger, *producer->port, *producer->exchange, watch_, clock_, shared_.memory().heartbeats(),
-        SlabMemory{.usable = [](std::uint32_t) { return true; },
-                   .bytes_of = [this](std::uint32_t slab) { return shared_.slab(slab); }},
-        std::move(options));
-    if (predecessor != nullptr) RunRecovery::continue_in(*producer->broker, {predecessor, 1});
+    producer->broker = std::make_unique<Broker>(std::move(groups), *producer->exchange, watch_, clock_);
+    if (!predecessors.empty()) RunRecovery::continue_in(*producer->broker, predecessors);
     if (setup_.inline_dispatch)
         producer->exchange->set_inline_dispatch([this] { return producer_->broker->dispatch_inline(); });
     producer_ = std::move(producer);
+}
+
+BrokerOptions SimulatedRun::broker_options(std::uint32_t group) {
+    BrokerOptions options{.group = groups_[group].name,
+                          .optional = is_optional(group) && twin_ != Twin::HoldsPool,
+                          .run_nonce = shared_.names().nonce,
+                          .allowed_uids = {1000},
+                          .visibility_timeout = kVisibilityTimeout,
+                          .max_failures = setup_.max_failures,
+                          .on_completed = [this](const PublishedSlab& slab) { on_completed(slab.first_batch); },
+                          .on_dead_letter = [this](const PublishedSlab& slab) { on_dead_letter(slab.first_batch); },
+                          .kill_stalled = setup_.kill_stalled};
+    if (setup_.drops_oldest)
+        options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
+            const SlabContents contents = SlabContents::read(bytes, shared_.names().nonce, ticket);
+            if (twin_ != Twin::ListsNoDrop) batches_.at(contents.batches.front().batch).listed = true;
+        };
+    return options;
 }
 
 void SimulatedRun::as_producer(const std::function<void()>& work) {
@@ -93,9 +120,12 @@ void SimulatedRun::as_producer(const std::function<void()>& work) {
         ++counts_.producer_fuses;
         // The holder repeats its release, and the failure counts twice (slab_ledger.hpp).
         if (died.failpoint == std::string_view("ledger.fail.counted"))
-            for (const Contents& contents : contents_) ++batches_[contents.batch].blame;
+            for (const Contents& contents : contents_)
+                for (GroupShare& share : batches_[contents.batch].shares) ++share.blame;
         kill_producer();
     }
+    note_counts();
+    end_wait();
     take_kills();
 }
 
@@ -106,36 +136,64 @@ void SimulatedRun::as_consumer(SimulatedConsumer& consumer, const std::function<
     } catch (const Died& died) {
         if (trace_) say(fmt::format("{} dies at {}", consumer.name(), died.failpoint));
         ++counts_.consumer_fuses;
-        if (const auto index = consumer.index()) shared_.mappings().heartbeat(*index) = heartbeat_at_death(*index);
+        if (const auto index = consumer.index())
+            shared_.mappings(consumer.group()).heartbeat(*index) = heartbeat_at_death(consumer.group(), *index);
         end_consumer(consumer, static_cast<std::uint32_t>(Random(delivered_.size()).next()));
     }
 }
 
 // A grant is a slab being filled that neither this producer's hands nor the exchange's have seen yet.
-bool SimulatedRun::may_fill() const {
-    if (!producer_ || input_ended_ || next_batch_ >= setup_.batches || filling_.size() >= kMostFillings) return false;
-    std::uint32_t granted = producer_->ledger->count(SlabState::Filling);
+std::uint32_t SimulatedRun::granted() const {
+    std::uint32_t granted = producer_->ledger(0).count(SlabState::Filling);
     granted -= static_cast<std::uint32_t>(filling_.size());
     for (const auto& [slab, generation] : left_) {
-        const SlabWord word = producer_->ledger->word(slab);
+        const SlabWord word = producer_->ledger(0).word(slab);
         if (word.state == SlabState::Filling && word.generation == generation) --granted;
     }
-    return granted > 0;
+    return granted;
+}
+
+bool SimulatedRun::has_batch() const {
+    return producer_ && !input_ended_ && next_batch_ < setup_.batches && filling_.size() < kMostFillings &&
+           !producer_->waiting.valid();
+}
+
+bool SimulatedRun::may_fill() const { return has_batch() && granted() > 0; }
+
+// The egress's own thread waits. It runs only while this one waits for it, so that a seed decides everything.
+void SimulatedRun::wait_for_oldest() {
+    if (!setup_.drops_oldest || aborting_ || closed_ || !has_batch() || granted() > 0) return;
+    if (trace_) say(fmt::format("batch {} waits for a slab", next_batch_));
+    const std::shared_ptr<SlabExchange> exchange = producer_->exchange;
+    producer_->waiting = std::async(std::launch::async,
+                                    [exchange] { return exchange->wait_for_slab(SlabExchange::WhenNone::DropOldest); });
+    while (!exchange->waiting()) std::this_thread::yield();
+}
+
+void SimulatedRun::end_wait() {
+    if (!producer_ || !producer_->waiting.valid() || granted() == 0) return;
+    auto loan = producer_->waiting.get();
+    if (!loan) throw Violation("a granted slab is not there");
+    fill(std::move(*loan));
 }
 
 void SimulatedRun::fill() {
     auto loan = producer_->exchange->wait_for_slab();
     if (!loan) throw Violation("a granted slab is not there");
-    const std::uint32_t slab = loan->slab();
+    fill(std::move(*loan));
+}
+
+void SimulatedRun::fill(WriteLoan loan) {
+    const std::uint32_t slab = loan.slab();
     std::erase_if(left_, [&](const auto& entry) { return entry.first == slab; });
     for (const auto& consumer : consumers_)
         if (consumer->reads(slab))
             throw Violation(fmt::format("slab {} is filled while {} reads it", slab, consumer->name()));
     const std::uint64_t batch = next_batch_++;
-    contents_[slab] = {loan->generation(), batch};
+    contents_[slab] = {loan.generation(), batch};
     if (trace_) say(fmt::format("slab {} is filled with batch {}", slab, batch));
-    SlabWriter writer(loan->bytes(), shared_.layout());
-    writer.begin({.run_nonce = shared_.names().nonce, .epoch = epoch_, .slab = slab, .generation = loan->generation()});
+    SlabWriter writer(loan.bytes(), shared_.layout());
+    writer.begin({.run_nonce = shared_.names().nonce, .epoch = epoch_, .slab = slab, .generation = loan.generation()});
     std::array<SampleEntry, kBatch> samples;
     for (std::uint32_t row = 0; row < kBatch; ++row)
         samples[row] = {.item = batch * kBatch + row, .key = {}, .empty = row == empty_row(batch)};
@@ -158,7 +216,7 @@ void SimulatedRun::fill() {
                             .dropped = std::exchange(dropped_before_, 0)};
     for (std::uint32_t row = 0; row < kBatch; ++row)
         if (row != empty_row(batch)) append_item(published.items, batch * kBatch + row);
-    filling_.push_back({std::move(*loan), batch, std::move(published)});
+    filling_.push_back({std::move(loan), batch, std::move(published)});
 }
 
 void SimulatedRun::publish() {
@@ -180,7 +238,7 @@ void SimulatedRun::abandon_newest() {
 }
 
 void SimulatedRun::drop() {
-    if (!producer_ || input_ended_ || !filling_.empty() || next_batch_ >= setup_.batches || may_fill()) return;
+    if (groups() > 1 || setup_.drops_oldest || !filling_.empty() || !has_batch() || granted() > 0) return;
     batches_[next_batch_++].dropped = true;
     dropped_before_ += kBatch;
     ++counts_.dropped;
@@ -199,6 +257,8 @@ void SimulatedRun::step_broker() {
         if (setup_.inline_dispatch) producer_->broker->patience();
     });
     if (!producer_) return;
+    for (const auto& group : producer_->groups)
+        group->writes_letter = group->letters && group->ledger->count(SlabState::DeadLettered) > 0;
     check_conservation();
     closed_ = producer_->broker->ended();
     if (!closed_) return;
@@ -211,19 +271,22 @@ void SimulatedRun::step_broker() {
 
 void SimulatedRun::kill_producer() {
     if (!producer_ || closed_) return;
-    const ProgressLog progress(shared_.memory().progress());
-    const SlabLedger::LastStep last = progress.last_step();
-    if (const auto batch = last.kind == CountedStep::None ? std::nullopt : batch_in(last.slab, last.generation)) {
-        // Counted, perhaps not taken: the next producer takes the step and reports nothing of it.
-        if (last.kind == CountedStep::Complete && !batches_[*batch].completed) on_completed(*batch);
-        if (last.kind == CountedStep::DeadLetter && !batches_[*batch].dead_letter) on_dead_letter(*batch);
+    note_counts();
+    // Counted, perhaps not taken: the next producer takes the step and reports nothing of it.
+    for (std::uint64_t number = 0; number < batches_.size(); ++number) {
+        if (is_completed(batches_[number]) && !batches_[number].completed) on_completed(number);
+        if (is_lost(batches_[number]) && !batches_[number].dead_letter) on_dead_letter(number);
     }
-    if (twin_ == Twin::LosesLastCount && shared_.memory().progress().current > 1) --shared_.memory().progress().current;
+    RunProgress& progress = shared_.memory(0).progress();
+    if (twin_ == Twin::LosesLastCount && progress.current > 1) noted_[0] = --progress.current;
+    for (std::uint32_t group = 0; twin_ == Twin::ForgetsLost && group < groups(); ++group)
+        for (SlabEntry& entry : shared_.memory(group).ledger().entries) entry.lost = 0;
     filling_.clear();
     left_.clear();
     input_ended_ = false;
     producer_fuse_ = {};
-    shared_.header().producer_start_time = 1;  // no process has this pid and this start time
+    // No process has this pid and this start time.
+    for (std::uint32_t group = 0; group < groups(); ++group) shared_.header(group).producer_start_time = 1;
     for (const auto& link : links_) link->lose_producer(static_cast<std::size_t>(next_pid_) % 3);
     links_.clear();
     producer_.reset();
@@ -236,14 +299,16 @@ void SimulatedRun::recover() {
         try {
             RunRecovery recovery(shared_.recovery_layout());
             recovery.take_up({.batch = kBatch, .items = std::uint64_t{setup_.batches} * kBatch}, nullptr);
-            const Predecessor predecessor = recovery.predecessor();
-            next_batch_ = predecessor.totals.items_through / kBatch;
+            note_counts();
+            check_predecessor(recovery.predecessor());
+            const std::vector<Predecessor> predecessors = recovery.by_group();
+            next_batch_ = predecessors.front().totals.items_through / kBatch;
             dropped_before_ = 0;
             for (std::uint64_t batch = next_batch_; batch < batches_.size(); ++batch) batches_[batch].dropped = false;
-            begin_producer(std::move(std::move(recovery).resume().front()), &predecessor);
+            begin_producer(std::move(recovery).resume(), predecessors);
         } catch (const Died&) {
             producer_.reset();
-            shared_.header().producer_start_time = 1;
+            for (std::uint32_t group = 0; group < groups(); ++group) shared_.header(group).producer_start_time = 1;
             producer_fuse_ = {};
             throw;
         }
@@ -252,30 +317,48 @@ void SimulatedRun::recover() {
     if (producer_) check_conservation();
 }
 
+void SimulatedRun::write_letter(std::uint32_t who, std::uint32_t how) {
+    if (!producer_ || !producer_->groups[who % groups()]->writes_letter) return;
+    const std::uint32_t number = who % groups();
+    Producer::Group& group = *producer_->groups[number];
+    group.writes_letter = false;
+    const auto disk = how % 4 == 0 ? SimulatedLetters::Disk::Fails : SimulatedLetters::Disk::Writes;
+    const std::uint32_t slab = group.letters->write_one(disk, twin_ == Twin::SpoilsLetter);
+    const std::uint64_t batch = contents_[slab].batch;
+    using Letter = GroupShare::Letter;
+    share(number, batch).letter = disk == SimulatedLetters::Disk::Fails ? Letter::Failed : Letter::Written;
+    ++(disk == SimulatedLetters::Disk::Fails ? counts_.letters_lost : counts_.letters);
+    if (trace_)
+        say(fmt::format("the letter of batch {}{} {}", batch, in_group(number),
+                        disk == SimulatedLetters::Disk::Fails ? "cannot be written" : "is written"));
+}
+
 // --- consumers ---
 
-std::shared_ptr<Link> SimulatedRun::connect(pid_t pid) {
-    links_.push_back(std::make_shared<Link>(producer_->hub.consumer_port({pid, 1000, 1000}), setup_.queue, twin_));
+std::shared_ptr<Link> SimulatedRun::connect(pid_t pid, std::uint32_t group) {
+    links_.push_back(
+        std::make_shared<Link>(producer_->groups[group]->hub.consumer_port({pid, 1000, 1000}), setup_.queue, twin_));
     return links_.back();
 }
 
-void SimulatedRun::join() {
+void SimulatedRun::join(std::uint32_t group) {
     if (!producer_ || closed_) return;
     const pid_t pid = next_pid_++;
     watch_.begin(pid);
-    consumers_.push_back(std::make_unique<SimulatedConsumer>(*this, pid));
-    if (trace_) say(consumers_.back()->name() + " joins");
+    consumers_.push_back(std::make_unique<SimulatedConsumer>(*this, group, pid));
+    if (trace_) say(consumers_.back()->name() + " joins" + in_group(group));
 }
 
 // The process is gone: killed, or at its end. Its heartbeat record stays as it was; some of its last messages arrive.
 void SimulatedRun::end_consumer(SimulatedConsumer& consumer, std::uint32_t how) {
     consumer.blame();
     const auto index = consumer.index();
-    const HeartbeatRecord kept = index ? shared_.mappings().heartbeat(*index) : HeartbeatRecord{};
+    SlabMappings& mappings = shared_.mappings(consumer.group());
+    const HeartbeatRecord kept = index ? mappings.heartbeat(*index) : HeartbeatRecord{};
     const pid_t pid = consumer.pid();
     if (consumer.link()) consumer.link()->orphan(how % 4, how / 4 % 4);
     std::erase_if(consumers_, [&](const auto& other) { return other.get() == &consumer; });
-    if (index) shared_.mappings().heartbeat(*index) = kept;
+    if (index) mappings.heartbeat(*index) = kept;
     unnoticed_.push_back(pid);
     if (how / 16 % 2 == 0) notice_death(static_cast<std::uint32_t>(unnoticed_.size()) - 1);
 }
@@ -328,7 +411,10 @@ void SimulatedRun::take(const Step& step) {
     const std::uint32_t how = step.how;
     switch (step.action) {
         case Action::Fill:
-            if (may_fill()) fill();
+            if (may_fill())
+                fill();
+            else
+                wait_for_oldest();
             break;
         case Action::Publish:
             if (filling_.empty()) break;
@@ -339,6 +425,9 @@ void SimulatedRun::take(const Step& step) {
             break;
         case Action::Drop:
             drop();
+            break;
+        case Action::WriteLetter:
+            write_letter(who, how);
             break;
         case Action::EndInput:
             end_input();
@@ -376,7 +465,7 @@ void SimulatedRun::take(const Step& step) {
             clock_.advance(std::chrono::seconds(how % 4 == 0 ? 600 : how % 8));
             break;
         case Action::Join:
-            if (consumers_.size() < kMostConsumers) join();
+            if (consumers_.size() < kMostConsumers + groups()) join(how % groups());
             break;
         case Action::Leave:
             if (auto* const consumer = living(who)) as_consumer(*consumer, [&] { consumer->leave(); });
@@ -428,6 +517,10 @@ void SimulatedRun::fair_round() {
     recover();
     if (aborting_ && !closed_) {
         filling_.clear();
+        if (producer_->waiting.valid()) {
+            producer_->exchange->stop();
+            producer_->waiting.get();
+        }
     } else {
         while (may_fill()) fill();
         while (!filling_.empty()) as_producer([&] { publish(); });
@@ -438,6 +531,7 @@ void SimulatedRun::fair_round() {
     for (const auto& link : links_) link->deliver_all();
     std::erase_if(links_, [](const auto& link) { return link->over(); });
     step_broker();
+    for (std::uint32_t group = 0; group < groups(); ++group) write_letter(group, 1);
     for (const auto& link : links_) link->deliver_all();
     for (std::size_t i = 0; i < consumers_.size();) {
         SimulatedConsumer& consumer = *consumers_[i];
@@ -462,8 +556,8 @@ void SimulatedRun::finish() {
         consumer->stopped = false;
         consumer->fuse = {};
     }
-    // One that does not leave.
-    join();
+    // One of each group that does not leave.
+    for (std::uint32_t group = 0; group < groups(); ++group) join(group);
     fair_since_ = clock_.now();
     aborting_ = setup_.abort_at_end && !closed_;
     if (aborting_) {
@@ -471,16 +565,22 @@ void SimulatedRun::finish() {
         producer_->broker->abort();
     }
     for (int round = 0; round < kFairRounds; ++round) {
-        const std::uint64_t published = producer_->ledger->count(SlabState::Free) + delivered_.size();
+        const auto progress = [this] {
+            std::uint64_t free = delivered_.size();
+            for (const auto& group : producer_->groups) free += group->ledger->count(SlabState::Free);
+            return free;
+        };
+        const std::uint64_t before = progress();
         fair_round();
         if (closed_ && consumers_.empty()) return check_end();
-        const bool moved = published != producer_->ledger->count(SlabState::Free) + delivered_.size();
-        clock_.advance(moved ? kRound : kIdleRound);
+        clock_.advance(before != progress() ? kRound : kIdleRound);
     }
     std::string left;
     for (const auto& consumer : consumers_) left += "; " + consumer->describe();
-    for (std::uint32_t slab = 0; slab < setup_.slabs; ++slab)
-        left += fmt::format("; slab {} {}", slab, to_string(producer_->ledger->word(slab).state));
+    for (std::uint32_t group = 0; group < groups(); ++group)
+        for (std::uint32_t slab = 0; slab < setup_.slabs; ++slab)
+            left += fmt::format("; slab {}{} {}", slab, in_group(group),
+                                to_string(producer_->ledger(group).word(slab).state));
     throw Violation("the run does not end" + left);
 }
 

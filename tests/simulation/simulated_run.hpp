@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -21,15 +22,28 @@ namespace offramp::simulation {
 
 inline constexpr std::chrono::nanoseconds kVisibilityTimeout = std::chrono::seconds(2);
 
-// What became of each batch.
-struct Batch {
-    std::uint32_t commits = 0;  // by any consumer
+// What became of a batch in one group of consumers. The group's progress record says so.
+struct GroupShare {
+    std::uint32_t commits = 0;  // by any consumer of the group
     std::uint32_t blame = 0;    // failures that may count against it
     bool rejected = false;
     bool published = false;
     bool completed = false;
     bool dead_letter = false;
-    bool dropped = false;
+    bool dropped = false;  // after its publication
+    std::uint32_t slab = 0;
+    std::uint64_t generation = 0;
+    enum class Letter : std::uint8_t { None, Written, Failed } letter = Letter::None;
+    bool over() const { return completed || dead_letter || dropped; }
+};
+
+// The run's view: completed by every required group, or a dead letter of one.
+struct Batch {
+    std::array<GroupShare, kGroups> shares;
+    bool completed = false;
+    bool dead_letter = false;
+    bool dropped = false;  // by the producer, without a slab
+    bool listed = false;   // as dropped after its publication
 };
 
 // How often the interesting things happened, over all histories.
@@ -37,6 +51,7 @@ struct Counts {
     std::uint64_t histories = 0, steps = 0, published = 0, completed = 0, dead_letters = 0, dropped = 0;
     std::uint64_t consumer_kills = 0, consumer_fuses = 0, producer_kills = 0, producer_fuses = 0, recoveries = 0;
     std::uint64_t returned_consumers = 0, stalled_kills = 0, redeliveries = 0, aborts = 0;
+    std::uint64_t with_groups = 0, lost_by_one = 0, optional_drops = 0, oldest_drops = 0, letters = 0, letters_lost = 0;
 };
 
 class SimulatedConsumer;
@@ -60,18 +75,18 @@ class SimulatedRun {
     bool closed() const { return closed_; }
     // The run ended before every consumer had left, as one did not run for too long.
     bool closed_early() const { return closed_early_; }
-    std::shared_ptr<Link> connect(pid_t pid);
-    SlabMappings& mappings() { return shared_.mappings(); }
+    std::shared_ptr<Link> connect(pid_t pid, std::uint32_t group);
+    SlabMappings& mappings(std::uint32_t group) { return shared_.mappings(group); }
     ManualClock& clock() { return clock_; }
     Twin twin() const { return twin_; }
     const Setup& setup() const { return setup_; }
     Counts& counts() { return counts_; }
-    Batch& batch(std::uint64_t number) { return batches_.at(number); }
+    GroupShare& share(std::uint32_t group, std::uint64_t batch) { return batches_.at(batch).shares[group]; }
     // The batch of a filling; nothing if the slab has been filled again since.
     std::optional<std::uint64_t> batch_in(std::uint32_t slab, std::uint64_t generation) const;
     // The payload of a slab is that of its batch.
     void check_bytes(std::uint32_t slab, std::uint64_t batch, const std::string& reader) const;
-    void note_delivery(const SlabTicket& ticket);
+    void note_delivery(std::uint32_t group, const SlabTicket& ticket);
     void say(const std::string& what) const;
     bool traces() const { return trace_; }
 
@@ -83,11 +98,20 @@ class SimulatedRun {
         PublishedSlab published;
     };
 
-    void begin_producer(std::unique_ptr<RunRecords> records, const Predecessor* predecessor);
+    void begin_producer(std::vector<std::unique_ptr<RunRecords>> records, std::span<const Predecessor> predecessors);
+    BrokerOptions broker_options(std::uint32_t group);
+    std::uint32_t groups() const { return setup_.groups; }
+    bool is_optional(std::uint32_t group) const { return groups_[group].optional; }
+    std::string in_group(std::uint32_t group) const;
     void as_producer(const std::function<void()>& work);
     void as_consumer(SimulatedConsumer& consumer, const std::function<void()>& work);
+    std::uint32_t granted() const;
+    bool has_batch() const;
     bool may_fill() const;
     void fill();
+    void fill(WriteLoan loan);
+    void wait_for_oldest();
+    void end_wait();
     void publish();
     void abandon_newest();
     void drop();
@@ -95,19 +119,33 @@ class SimulatedRun {
     void step_broker();
     void kill_producer();
     void recover();
-    void join();
+    void write_letter(std::uint32_t who, std::uint32_t how);
+    void join(std::uint32_t group);
     void end_consumer(SimulatedConsumer& consumer, std::uint32_t how);
     void take_kills();
     void notice_death(std::uint32_t who);
     void deliver(std::uint32_t who, std::uint32_t how);
     void watch(std::chrono::nanoseconds time);
     SimulatedConsumer* living(std::uint32_t who, bool also_stopped = false);
+    // From the progress records: each step of a group, once it is counted.
+    void note_counts();
+    void note_step(std::uint32_t group, const ProgressRecord& record);
+    void note_drop(std::uint32_t group, const ProgressRecord& record, std::uint64_t number);
     void on_completed(std::uint64_t batch);
     void on_dead_letter(std::uint64_t batch);
+    bool is_completed(const Batch& batch) const;
+    bool is_lost(const Batch& batch) const;
+    bool is_free(std::uint32_t slab) const;
 
     void check();
+    void check_entry(const SlabLedger::Memory& memory, std::size_t slab);
+    static void check_payload(const std::byte* payload, std::uint64_t batch, const std::string& reader);
     void check_conservation();
+    void check_fates() const;
+    void check_predecessor(const Predecessor& predecessor) const;
+    void check_letters() const;
     void check_end();
+    void check_end(std::uint32_t group) const;
     void fair_round();
 
     SharedObjects& shared_;
@@ -115,6 +153,7 @@ class SimulatedRun {
     const Twin twin_;
     Counts& counts_;
     const bool trace_;
+    const std::vector<ConsumerGroup> groups_;
     ManualClock clock_;
     SimulatedWatch watch_;
     std::unique_ptr<Producer> producer_;
@@ -133,14 +172,16 @@ class SimulatedRun {
     bool aborting_ = false;
     bool closed_ = false;
     bool closed_early_ = false;
+    std::uint64_t recoveries_before_;
     std::optional<TimePoint> fair_since_;
     std::vector<Batch> batches_;
     struct Contents {
         std::uint64_t generation = 0;
         std::uint64_t batch = 0;
     };
-    std::vector<Contents> contents_;  // by slab
-    std::vector<SlabTicket> delivered_;
+    std::vector<Contents> contents_;                               // by slab
+    std::vector<std::pair<std::uint32_t, SlabTicket>> delivered_;  // with the group
+    std::array<std::uint64_t, kGroups> noted_{};                   // counted steps, by group
     std::optional<std::uint32_t> late_copy_;
     std::uint64_t digest_ = 0;
 };
