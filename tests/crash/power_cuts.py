@@ -27,6 +27,7 @@ import re
 import shlex
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -196,6 +197,18 @@ def kinds_in(folder):
             failed=75,  # a shard's host may be the reason: another may succeed
         ),
     ]
+    if importlib.util.find_spec("pyarrow") and (BIN.parent / "lib" / "libofframp_parquet.so").exists():
+        found.append(
+            Kind(
+                "parquet",
+                (
+                    *COPY,
+                    *"--processor embeddings-parquet --copy-outputs 48 --batch 8 --samples-per-slab 4".split(),
+                    *"--batches 4".split(),
+                ),
+                32,
+            )
+        )
     if importlib.util.find_spec("numpy"):
         found.append(loop_in(folder))
     if importlib.util.find_spec("torch") and (BIN.parent / "lib" / "libofframp_models.so").exists():
@@ -392,7 +405,7 @@ def done_in(state):
     return found
 
 
-ENDINGS = (".png", ".npy", ".tsv", ".jsonl", ".sqlite")
+ENDINGS = (".png", ".npy", ".tsv", ".jsonl", ".sqlite", ".parquet")
 LINE = re.compile(rb'^(?:\{"item":)?(\d+)[,\t]', re.M)
 
 
@@ -413,6 +426,12 @@ def items_of(state, below="output/"):
         name = pathlib.PurePath(path)
         if name.suffix in (".png", ".npy") and is_result(path):
             found[name.parent.name].add(int(name.name.split(".")[0]))
+        elif name.suffix == ".parquet":
+            rows = rows_of_parquet(content)
+            if not isinstance(rows, str):
+                found[name.parent.name] |= {row[2] for row in rows["embeddings"]}
+        elif name.parent.name == "embeddings-parquet":
+            found[name.parents[2].name] |= set(items_of_vectors(content))
         elif name.suffix in (".tsv", ".jsonl"):
             # in OUTPUT/NAME/.offramp-segments/SERIES, or merged in OUTPUT/NAME
             folder = name.parents[2] if ".offramp-segments" in name.parts else name.parent
@@ -424,6 +443,29 @@ def items_of(state, below="output/"):
                     # `records` has the item first, `embeddings` after key and output
                     found[table] |= {row[0 if table == "records" else 2] for row in rows[table]}
     return found
+
+
+def items_of_vectors(segment):
+    """The items of whole rows (consumer/sinks/parquet/vector_rows.hpp)."""
+    while len(segment) >= 16:
+        size, _, item = struct.unpack_from("<IIQ", segment)
+        if not 16 <= size <= len(segment):
+            return
+        yield item
+        segment = segment[size:]
+
+
+@functools.lru_cache(maxsize=16)
+def rows_of_parquet(content):
+    """{table: rows}, as of a database; a text if it cannot be read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(content))
+        return {"embeddings": list(zip(*(table[name].to_pylist() for name in ("key", "output", "item", "vector"))))}
+    except (pyarrow.ArrowException, OSError, KeyError) as problem:
+        return f"damaged: {problem}"
 
 
 # --- what is promised ---
@@ -528,6 +570,8 @@ def compare(recorded, state, there):
 
 def lacks_only(path, wanted, found, items):
     """Whether a result differs from the wanted one only in these items."""
+    if path.endswith(".parquet"):
+        wanted, found = rows_of_parquet(wanted), found and rows_of_parquet(found)
     if isinstance(wanted, dict):
         if not isinstance(found, dict):
             return found is None and bool(items)
