@@ -468,7 +468,24 @@ int cuGetProcAddress_v2(const char* wanted, void** function, int, unsigned long 
     return *function == nullptr ? 500 : 0;
 }
 
+// Of no context: any memory is device 0's.
+int cuPointerGetAttribute(int* value, int, std::uintptr_t) {
+    *value = 0;
+    return 0;
+}
+
 offramp::support::MadeUpGpu* made_up_gpu() { return &gpu(); }
+
+// For tests in Python. The number of a kind is that of GpuFault::Kind.
+void made_up_gpu_restart() { gpu().restart(); }
+void made_up_gpu_fail(int at, int error, int kind) {
+    gpu().fail({.at = at, .error = error, .kind = static_cast<GpuFault::Kind>(kind)});
+}
+const char* made_up_gpu_faulty_function() {
+    static std::string function;
+    function = gpu().faulty_function();
+    return function.c_str();
+}
 // NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"
