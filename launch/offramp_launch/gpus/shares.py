@@ -26,7 +26,7 @@ def flags_of_workers(config, argv, workers, on_the_cpu, cores=None):
             {
                 **{name: value for name, value in own.items() if name != "consumers"},
                 **{name: share(whole[name], workers, number, LEAST[name]) for name in whole if name != "consumers"},
-                GROUPS: [shared(line, parsed(line).consumers, workers, number) for line in lines],
+                GROUPS: [shared(line, workers, number) for line in lines],
             }
             for number in range(workers)
         ]
@@ -51,14 +51,22 @@ def share(whole, workers, number, least=1):
     return max(least, whole // workers + (number < whole % workers))
 
 
-def shared(line, consumers, workers, number):
-    """A worker's --group, with its share of the group's consumers: at least one, unless there are none in all."""
-    return with_number(line, share(consumers, workers, number) if consumers else 0)
+def shared(line, workers, number):
+    """
+    A worker's --group, with its share of the group's consumers, or of their bounds: at least one, unless there are none
+    in all.
+    """
+    group = parsed(line)
+    if bounds := group.bounds:
+        own = Bounds(share(bounds.least, workers, number), share(bounds.most, workers, number))
+        return with_number(line, own)
+    return with_number(line, share(group.consumers, workers, number) if group.consumers else 0)
 
 
 def begun_with(shares):
     """The --group of a worker's next run, which begins with one consumer of each at least."""
-    return [with_number(line, max(1, parsed(line).consumers)) for line in shares.get(GROUPS, ())]
+    groups = [(line, parsed(line)) for line in shares.get(GROUPS, ())]
+    return [line if group.bounds else with_number(line, max(1, group.consumers)) for line, group in groups]
 
 
 def first_of(shares):

@@ -280,6 +280,11 @@ class Shares(GpusCase):
         self.assertEqual([4, 4, 3], [first_of(each) for each in shares])
         self.assertEqual(["a=npy:1", "c=x:2"], begun_with({"group": ["a=npy:0", "c=x:2"]}), "no run begins without one")
 
+    def test_each_groups_bounds_are_split_among_workers(self):
+        shares = flags_of_workers({"group": "a=npy:1..5,optional"}, ["--group=a=npy:1..5,optional"], 2, False, cores=48)
+        self.assertEqual([["a=npy:1..3,optional"], ["a=npy:1..2,optional"]], [each["group"] for each in shares])
+        self.assertEqual(["a=npy:1..3,optional"], begun_with(shares[0]))
+
     def test_a_small_input_has_fewer_shards(self):
         for items, batch, workers, shards in (
             (10**6, 64, 8, 32),
