@@ -184,7 +184,11 @@ def group_scaled(plans, text):
         )
     plan = next((each for each in plans if equals and each.name == name), None)
     if not plan:
-        what = f"the run has no group '{name}'" if equals else f"scale {text} names no group, and this run has groups"
+        what = (
+            f"the run has no group '{name}'"
+            if name and equals
+            else f"scale {text} names no group, and this run has groups"
+        )
         names = ", ".join(each.name for each in plans)
         raise UsageError(what, f"Give NAME=N, such as ./launch/offramp scale {plans[0].name}=4; groups: {names}")
     return plan, words
