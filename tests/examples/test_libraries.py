@@ -6,6 +6,7 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,23 @@ torch.Tensor.cuda = lambda tensor, **_: tensor
 torch.manual_seed(0)
 model = torch.nn.Conv2d(3, 5, 3)
 loader = [([f"{{batch}}-{{row}}" for row in range({ROWS})], torch.rand({ROWS}, 3, 16, 16)) for batch in range({BATCHES})]
+"""
+
+# A model of the reader's with two outputs. Keeps the vectors of each key for the test.
+TWO_OUTPUTS = """
+import atexit, numpy
+network, vectors = model, {}
+def model(images):
+    found = network(images)
+    for vector in found.mean((2, 3)):
+        vectors[f"{len(vectors) // 4}-{len(vectors) % 4}"] = vector.numpy()
+    return found.argmax(1).byte(), found.mean((2, 3))
+atexit.register(lambda: numpy.savez("vectors.npz", **vectors))
+"""
+SHOW = """
+def show(slab):
+    for sample, values in slab:
+        yield sample, {"classes": int(values["classes"].max()), "length": len(values["vectors"])}
 """
 
 
@@ -285,6 +303,21 @@ class Libraries(Delivered):
         (self.folder / "apart.py").write_text(ON_THE_CPU + re.sub(r"Egress\(.*?\)", "Egress(sys.argv[1])", loop))
         self.delivered((str(self.folder / "apart.py"),), f"{self.folder / 'post.py'}:save")
         self.assertEqual(made[0], {path.name: path.read_bytes() for path in self.output.glob("*.npy")})
+
+    @needs("numpy", "torch")
+    def test_the_guide_shows_groups_in_a_loop(self):
+        import numpy
+
+        (self.folder / "mine.py").write_text(ON_THE_CPU + TWO_OUTPUTS)
+        self.run_program("loop.py", programs_of("launch/guide/groups.md")["loop.py"], SHOW)
+        results = self.folder / "RESULTS"
+        self.assertEqual({f"{key}.png" for key in KEYS}, {path.name for path in (results / "masks").glob("*.png")})
+        with contextlib.closing(sqlite3.connect(results / "vectors" / "embeddings.sqlite")) as database:
+            rows = dict(database.execute("SELECT key, vector FROM embeddings"))
+        self.assertEqual(set(KEYS), set(rows))
+        wanted = dict(numpy.load(self.folder / "vectors.npz"))
+        for key in KEYS:
+            numpy.testing.assert_array_equal(wanted[key], numpy.frombuffer(rows[key], "<f4"))
 
     @needs("numpy", "torch")
     def test_the_readme_shows_a_loop_that_leaves_its_results(self):
