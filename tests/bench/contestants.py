@@ -247,11 +247,12 @@ class Program:
 class OfframpRun(Program):
     """Our producer and consumers, started with the launcher's flags but without the launcher."""
 
-    def __init__(self, name, settings, flags, consumers, consumer_flags, program, adapt=None):
-        """`adapt(program, flags)`: the flags as an older program knows them."""
+    def __init__(self, name, settings, flags, consumers, consumer_flags, program, adapt=None, cores=0):
+        """`adapt(program, flags)`: the flags as an older program knows them. `cores`: all processes run on so many."""
         super().__init__(name, settings)
         self._program = program
         self._consumers = consumers
+        self._cores = sorted(os.sched_getaffinity(0))[:cores]
         self._environment = {TOKENIZER_PYTHON: os.environ.get(TOKENIZER_PYTHON) or sys.executable}
         self._run_dir = self._folder / "run"
         self._run_id = f"bench-{os.getpid()}-{self._folder.name[-8:]}".replace("_", "-")
@@ -273,7 +274,8 @@ class OfframpRun(Program):
 
     def _command_line(self, program, flags, adapt):
         path = self._settings.binaries / program
-        return [path, *flag_list(adapt(path, flags) if adapt else flags)]
+        pinned = ["taskset", "--cpu-list", ",".join(map(str, self._cores))] if self._cores else []
+        return [*pinned, path, *flag_list(adapt(path, flags) if adapt else flags)]
 
     def start(self):
         self._spawn("producer", self._command, self._environment)
@@ -382,7 +384,7 @@ class LoopRun(OfframpRun):
         self._kill_seconds, self._kill_at, self._kills = kill_seconds, 0, 0
 
     def facts(self):
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, KeyError):
             facts = json.loads((self._run_dir / "summary.json").read_text(encoding="utf-8"))
             lost = facts["samples_submitted"] - facts["samples_completed"]
             redelivered = self.status()["redelivered"]

@@ -12,6 +12,8 @@ from specs import (
     FIRST_PIXEL,
     FIRST_TOKEN,
     IMAGES,
+    LARGE_SIDE,
+    LARGE_PICTURES,
     LIGHT_NETWORK,
     LINES,
     MAX_TOKENS,
@@ -28,7 +30,7 @@ from specs import (
 from targets import CoresAllow, Cpu, Faults, Ratio, SmallestOf
 
 DECODE, ENCODE, PLAIN = "decode limit", "encode limit", "plain PyTorch"
-ON_CPU = "decoded on the CPU"
+ON_CPU, ON_TWO_CORES, ENCODED_ON_CPU = "decoded on the CPU", "on two cores", "encoded on the CPU"
 VECTOR = 384  # dimensions of the measured model's vectors
 
 
@@ -36,17 +38,18 @@ def picture_rows(sizes):
     rows = [mask_row(sizes), cut_out_row(sizes)]
     if sizes.gpu and not sizes.small:
         rows += [
-            decoded_on_gpu("W14-masks", rows[0], 0.99),
-            decoded_on_gpu("W14-cut-outs", rows[1], 1.3, consumers=15),
-            decoded_on_gpu("W14-light", light_row(sizes), 2.5),
+            on_two_cores(decoded_on_gpu("W14-masks", rows[0], 0.99)),
+            on_two_cores(decoded_on_gpu("W14-cut-outs", rows[1], 1.3, consumers=15)),
+            decoded_on_gpu("W14-light", light_row(sizes), 2.5, workers=14),
+            encoded_on_gpu(sizes),
         ]
     return rows
 
 
-def decoded_on_gpu(name, row, over_cpu, consumers=None):
+def decoded_on_gpu(name, row, over_cpu, consumers=None, workers=None):
     """
     The same row with --decode gpu, beside itself with the CPU's decoder. `consumers`: more of them, on the cores that
-    no longer decode.
+    no longer decode. `workers`: more for the CPU's decoder.
     """
     ours, model, decode, encode = row.contestants[:4]
     gpu = {"decode": "gpu"}
@@ -57,7 +60,7 @@ def decoded_on_gpu(name, row, over_cpu, consumers=None):
         description=f"{row.description}; the GPU decodes",
         contestants=(
             dataclasses.replace(ours, flags=ours.flags | gpu, consumers=consumers),
-            dataclasses.replace(ours, name=ON_CPU),
+            dataclasses.replace(ours, name=ON_CPU, flags=ours.flags | ({"decode-workers": workers} if workers else {})),
             model,
             dataclasses.replace(decode, flags=decode.flags | gpu),
             dataclasses.replace(encode, consumers=consumers),
@@ -67,6 +70,40 @@ def decoded_on_gpu(name, row, over_cpu, consumers=None):
             Ratio(ON_CPU, over_cpu),
             Cpu(ON_CPU, 0.25),
         ),
+    )
+
+
+def on_two_cores(row):
+    """The row with its first contestant once more, on two of the machine's cores."""
+    ours, *others = row.contestants
+    return dataclasses.replace(
+        row,
+        contestants=(ours, dataclasses.replace(ours, name=ON_TWO_CORES, cores=2), *others),
+        targets=(*row.targets, Ratio("ours", 0.9, of=ON_TWO_CORES)),
+    )
+
+
+def encoded_on_gpu(sizes):
+    """A model that costs nothing, whose pictures become JPEG files."""
+    flags = {
+        "model": LARGE_PICTURES,
+        "batch": sizes.batch,
+        "image-size": 64,
+        **sizes.slabs,
+        "synthetic-on": "device",
+        "processor": "image",
+        "image-format": "jpeg",
+        "picture-size": "model",
+        "output": OUTPUT,
+    }
+    ours = Ours("ours", {**flags, "encode": "gpu"}, sizes.readers(15))
+    return Row(
+        "W14-jpeg",
+        "Pictures of 1024×1024 as JPEG files, encoded on the GPU",
+        (ours, dataclasses.replace(ours, name=ENCODED_ON_CPU, flags={**flags, "encode": "cpu"})),
+        (Ratio(ENCODED_ON_CPU, 5),),
+        sizes.batch,
+        raw_bytes=sizes.batch * 3 * LARGE_SIDE**2,
     )
 
 

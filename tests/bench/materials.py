@@ -58,9 +58,12 @@ class Materials:
     def require(self, needs):
         """Raise Missing if this machine lacks one of them."""
         for need in needs:
-            {"sentences": self._require_sentences, "postgres": self._require_postgres, "numpy": self._require_numpy}[
-                need
-            ]()
+            {
+                "sentences": self._require_sentences,
+                "postgres": self._require_postgres,
+                "numpy": self._require_numpy,
+                "lightning": self._require_lightning,
+            }[need]()
 
     def fill_in(self, flags, of=None):
         """The flags with placeholders replaced by files. `of`: the program's other flags, on which files may depend."""
@@ -81,6 +84,7 @@ class Materials:
             specs.FIRST_PIXEL: self._first_pixel,
             specs.FIRST_TOKEN: self._first_token,
             specs.LIGHT_NETWORK: self._light_network,
+            specs.LARGE_PICTURES: self._large_pictures,
             specs.CUTOUT_RESULTS: self._cutout_results,
             specs.DEEPLAB_RESULTS: self._deeplab_results,
             specs.LINES: self._lines,
@@ -118,6 +122,11 @@ class Materials:
         if not importlib.util.find_spec("numpy"):
             raise Missing("needs the Python package numpy, which Python processors use to read slabs")
 
+    @staticmethod
+    def _require_lightning():
+        if not importlib.util.find_spec("lightning"):
+            raise Missing("needs the Python package lightning")
+
     # Pictures and networks.
 
     def _images(self, flags):
@@ -151,7 +160,39 @@ class Materials:
         return network
 
     def _light_network(self, flags):
-        return self._network("lraspp", "lraspp.pt", "--image-size", flags["image-size"])
+        """Compiled, which takes a minute or two: in PyTorch's eager mode it takes as long as the CPU's decoder."""
+        size = ("--batch", flags["batch"], "--image-size", flags["image-size"], "--resize-size", "none")
+        # Random weights give small differences between scores, of which bf16 loses more.
+        return self._exported(
+            "lraspp.pt2",
+            f"{HERE}/networks.py:lraspp",
+            (*size, "--precision", "bf16", "--tolerance", 0.2),
+            self._folder,
+        )
+
+    def _large_pictures(self, flags):
+        return self._network(
+            "pictures",
+            "large-pictures.pt",
+            "--images",
+            self._file_for(specs.IMAGES, flags),
+            "--batch",
+            flags["batch"],
+            "--image-size",
+            specs.LARGE_SIDE,
+        )
+
+    def _exported(self, name, network, words, place):
+        def make(folder):
+            run_to_end(
+                name,
+                [sys.executable, HERE / "../../launch/exporter", network, "--output", folder / name, *words],
+                seconds=EXPORT_SECONDS,
+            )
+            return folder / name
+
+        words_and_version = (network, *words, importlib.metadata.version("torch"))
+        return pathlib.Path(self._kept(name, "../../launch/exporter", words_and_version, make, place))
 
     def _cutout_results(self, flags):
         return self._results("cutout", specs.SHIPPED_WEIGHTS, specs.PHOTOGRAPHS, flags)
@@ -176,12 +217,13 @@ class Materials:
             *more,
         )
 
-    def _network(self, kind, name, *words):
+    def _network(self, kind, name, *words, place=None):
         def make(folder):
             run_to_end(f"{kind} for the row", [sys.executable, HERE / "networks.py", kind, folder / name, *words])
             return folder / name
 
-        return pathlib.Path(self._kept(name, "networks.py", (kind, *words, importlib.metadata.version("torch")), make))
+        words_and_version = (kind, *words, importlib.metadata.version("torch"))
+        return pathlib.Path(self._kept(name, "networks.py", words_and_version, make, place))
 
     def _kept(self, name, program, words, make, place=None):
         """
@@ -234,27 +276,11 @@ class Materials:
         if self._given.materials is None and (self._shared / name).exists():
             return self._shared / name
         sentences = self._file_for(specs.SENTENCES, flags)
-        program, begin, words = (
-            "../../launch/exporter",
-            [f"sentence:{sentences}", "--output"],
-            ("--batch", "any", "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32"),
-        )
         if self._small:
-            program, begin, words = (
-                "networks.py",
-                ["encoder"],
-                ("--folder", sentences, "--tokens", SMALL_TOKENS, "--batch", flags["batch"]),
-            )
-
-        def make(folder):
-            run_to_end(
-                "the encoder", [sys.executable, HERE / program, *begin, folder / name, *words], seconds=EXPORT_SECONDS
-            )
-            return folder / name
-
-        return pathlib.Path(
-            self._kept("encoder", program, (sentences, *words, importlib.metadata.version("torch")), make, self._shared)
-        )
+            words = ("--folder", sentences, "--tokens", SMALL_TOKENS, "--batch", flags["batch"])
+            return self._network("encoder", name, *words, place=self._shared)
+        words = ("--batch", "any", "--max-tokens", TOKENS, "--precision", "bf16" if self._gpu else "fp32")
+        return self._exported(name, f"sentence:{sentences}", words, self._shared)
 
     def _max_tokens(self, flags):
         notes = self._file_for(specs.ENCODER, flags).with_suffix(".toml")

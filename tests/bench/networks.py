@@ -3,7 +3,9 @@ Makes the network files of a row: TorchScript for producers, so that nothing has
 
 networks.py first-pixel OUTPUT                              takes pictures and uses one pixel of each
 networks.py first-token OUTPUT --tokens N                   takes tokens and uses one of each text
-networks.py lraspp OUTPUT --image-size N                    LRASPP-MobileNetV3-Large with random weights
+networks.py pictures OUTPUT --images LIST --batch N --image-size N
+                                                            returns the list's first pictures, in this size, for any
+                                                            input
 networks.py weights OUTPUT                                  random weights of DeepLabV3
 networks.py results OUTPUT --network NAME --weights FILE --images LIST --batch N --image-size N [--classes]
                                                             returns that network's results of the list's first batch
@@ -65,21 +67,30 @@ def first_token(options):
 
 
 class Scores(torch.nn.Module):
+    """Row by row, as a run's `--transform class-map` takes them; in bf16 they would be channels-last."""
+
     def __init__(self, network):
         super().__init__()
         self.network = network
 
     def forward(self, images):
-        return self.network(images)["out"]
+        return self.network(images)["out"].clone(memory_format=torch.contiguous_format)
 
 
-def lraspp(options):
+def lraspp():
+    """LRASPP-MobileNetV3-Large with random weights, for the exporter."""
     from torchvision.models.segmentation import lraspp_mobilenet_v3_large
 
     torch.manual_seed(1)
-    network = Scores(lraspp_mobilenet_v3_large(weights=None, weights_backbone=None).eval())
-    images = torch.zeros(1, 3, options.image_size, options.image_size)
-    torch.jit.trace(network, images).save(options.output)
+    return Scores(lraspp_mobilenet_v3_large(weights=None, weights_backbone=None).eval())
+
+
+def large_pictures(options):
+    from pictures import Pictures, list_pictures
+
+    found = Pictures(list_pictures(options.images)[: options.batch], options.image_size)
+    made = torch.stack([found[number][1] for number in range(options.batch)])
+    torch.jit.script(Results(made)).save(options.output)
 
 
 def weights(options):
@@ -122,7 +133,7 @@ def main():
     kinds = {
         "first-pixel": first_pixel,
         "first-token": first_token,
-        "lraspp": lraspp,
+        "pictures": large_pictures,
         "weights": weights,
         "results": results,
         "encoder": encoder,

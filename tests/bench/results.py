@@ -37,7 +37,7 @@ QUEUE, PLAIN, LIBRARY, DECODE, ENCODE = (
     "decode limit",
     "encode limit",
 )
-FILES, ON_CPU = "files in tmpfs", "decoded on the CPU"
+FILES, ON_CPU, ENCODED_ON_CPU = "files in tmpfs", "decoded on the CPU", "encoded on the CPU"
 TABLE, COPY = "executemany from a file", "COPY from memory"
 SHOWN_CONSUMERS = (4, 6, 12)
 KEPT = (
@@ -111,6 +111,7 @@ ROWS = (
             ("W14-light", "JPEG files to PNG masks (LRASPP)", TRANSFORMED),
         )
     ),
+    Row("W14-jpeg", "pictures of 1024×1024 to JPEG files, encoded on the GPU", (), (ENCODED_ON_CPU,), items="images"),
     Row("W11-sqlite", "lines of text to MiniLM vectors in SQLite", ("model alone", TABLE), (LIBRARY,), items="lines"),
     Row("W11-postgres", "the same in PostgreSQL", ("model alone", COPY), (LIBRARY,), items="lines"),
     Row("W12-nothing", "a Python function that does nothing, one consumer", ("built in",)),
@@ -121,6 +122,8 @@ ROWS = (
         "W13-100-tokens", "hidden states of texts of 100 tokens on average, packed", (COPIES,), (FILES,), no_model=True
     ),
     Row("W13-1000-tokens", "the same, 1,000 tokens on average", (COPIES,), (FILES,), no_model=True),
+    Row("W15-map", "`offramp.map` over a loop that drops its outputs, every byte read", ("outputs dropped",)),
+    Row("W15-lightning", "Lightning's Trainer with a `PredictionWriter`, the same", ("outputs dropped",)),
     Row("W8-1-reader", "messages alone, one consumer", (), (QUEUE,), no_model=True),
     Row("W8-4-readers", "messages alone, four consumers", (), (QUEUE,), no_model=True),
     Row("latency", "one slab's number through an idle channel: p50; p99", ("libzmq alone",), (QUEUE,)),

@@ -125,6 +125,7 @@ class RowBuilder:
                 self._materials.fill_in(spec.consumer_flags, spec.flags),
                 program_of(spec),
                 self._adapting(spec),
+                spec.cores,
             )
         elif isinstance(spec, Loop):
             program = LoopRun(

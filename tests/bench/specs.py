@@ -19,7 +19,8 @@ CUTOUT_RESULTS, DEEPLAB_RESULTS = (
     "{results of cutout}",
     "{results of deeplabv3}",
 )
-LIGHT_NETWORK = "{lraspp}"  # a light segmentation network, with random weights
+LIGHT_NETWORK = "{lraspp}"  # a light segmentation network in bf16, with random weights
+LARGE_PICTURES, LARGE_SIDE = "{large pictures}", 1024  # a model that returns a stored batch of pictures
 LINES = "{lines}"  # a text file
 SENTENCES = "{sentences}"  # a sentence-transformers model
 ENCODER = "{encoder}"  # the same for a producer
@@ -43,6 +44,7 @@ class Ours:
     consumer_flags: dict = dataclasses.field(default_factory=dict)  # flags for consumers only
     program: str = "offramp-producer"
     build: pathlib.Path | None = None  # the folder of another build's programs
+    cores: int = 0  # on which all its processes run; 0: all
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ from specs import (
     IMAGES,
     IN_PYTHON,
     LENGTHS,
+    OUTPUT,
     PEER_ALONE,
     PYTHON,
     TEXTS,
@@ -468,6 +469,37 @@ def varying_rows(sizes):
     return rows
 
 
+def python_rows(sizes):
+    """Loops in Python, whose consumers read every byte, beside the same loops without Offramp."""
+    flags = {"batch": sizes.batch, "image-size": sizes.side, "precision": sizes.precision("bf16")}
+    dropped = "outputs dropped"
+    return [
+        Row(
+            f"W15-{way}",
+            f"A loop in Python, DeepLabV3 as torchvision has it: {what}, every byte read",
+            (
+                Loop(
+                    "ours",
+                    "python_loops.py",
+                    {"way": way, **flags, "consumers": sizes.readers(12), "output": OUTPUT},
+                    0,
+                    {},
+                ),
+                PeerProgram(dropped, "python_loops.py", {"way": without_offramp, **flags}),
+            ),
+            (Ratio(dropped, 0.99),),
+            sizes.batch,
+            raw_bytes=sizes.logits,
+            settle_seconds=0 if sizes.small else 1,  # a stopped loop leaves up to 7 batches of 80 ms
+            needs=needs,
+        )
+        for way, what, without_offramp, needs in (
+            ("map", "offramp.map()", "loop", ()),
+            ("lightning", "Lightning with a PredictionWriter", "trainer", ("lightning",)),
+        )
+    ]
+
+
 def start_rows(sizes):
     flags = {**sizes.deeplab("bf16", synthetic_on="device", processor="checksum"), "samples-per-slab": sizes.batch}
     whole, least = {**flags, "slabs": sizes.peer_slabs}, {**flags, "slabs": 2}
@@ -524,6 +556,7 @@ def make_rows(small, gpu=True):
         *message_rows(sizes),
         *hosted_rows(sizes),
         *varying_rows(sizes),
+        *python_rows(sizes),
         *ingress_rows(sizes),
         *from_files,
         *start_rows(sizes),
