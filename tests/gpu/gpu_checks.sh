@@ -59,6 +59,7 @@ under() {
     for contract in device_contract_cuda kernels_contract_cuda; do
         compute-sanitizer "${flags[@]}" "$bin/tests/$contract" --gtest_filter='-*DeathTest*:*MemoryRunsOut*:CallersProcess.*' || return
     done
+    compute-sanitizer "${flags[@]}" "$bin/tests/picture_decoder_cuda" --gtest_filter='*LikeTheCpus*:*ToTheBit*:*LargeBatches*' || return
     tests/gpu/sanitized_run.sh "$bin" "$tool"
 }
 
