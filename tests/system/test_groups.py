@@ -332,7 +332,7 @@ class Groups(LeavesNothing):
             (("--consumers", "2"), "--consumers: each group has its own number"),
             (("--when-full", "drop"), "--when-full 'drop' does not go with --group"),
             (("--group", "sums=npy"), "names the group 'sums' twice"),
-            (("--group", "x=no-such-processor"), "'no-such-processor' is unknown. Known: checksum, "),
+            (("--group", "x=no-such-processor"), "--group x='no-such-processor' is unknown. Known: checksum, "),
         ):
             with self.subTest(flags), LaunchedRun(*COPY, *GROUPS, *flags) as run:
                 self.assertEqual(64, run.start().wait(), run.logs())

@@ -205,16 +205,15 @@ std::optional<ProcessorSpec> ProcessorSpec::of(std::string_view name) {
         return std::nullopt;
     }
     if (spec.what.empty())
-        throw ConfigError("--processor " + std::string(name) + " has nothing after the colon",
+        throw ConfigError("processor " + std::string(name) + " has nothing after the colon",
                           "Give a path or a command there");
     const auto colon = spec.what.rfind(':');
     if (spec.kind == Kind::Python && (colon == std::string::npos || colon == 0 || colon + 1 == spec.what.size()))
-        throw ConfigError("--processor " + std::string(name) + " names no function",
+        throw ConfigError("processor " + std::string(name) + " names no function",
                           "Give FILE.py:FUNCTION, or python:PACKAGE.MODULE:FUNCTION");
     spec.folder = folder_of(spec.kind, spec.what);
     if (spec.folder.empty() || spec.folder.front() == '.')
-        throw ConfigError("--processor " + std::string(name) + " names no file",
-                          "Give a file name after the last slash");
+        throw ConfigError("processor " + std::string(name) + " names no file", "Give a file name after the last slash");
     return spec;
 }
 

@@ -58,7 +58,7 @@ void check_own_shapes(const RunConfig& config, KindOf kind_of) {
         if (const ProcessorResults* const known = ProcessorResults::of(processor);
             known != nullptr && known->processor != "auto" &&
             (known->reads == Reads::Masks || known->looks_at == LooksAt::Pictures))
-            throw ConfigError("--processor '" + processor +
+            throw ConfigError(config.flag_before(processor) + "'" + processor +
                                   "' does not go with --resize none: it needs pictures of "
                                   "one size",
                               "Choose --processor npy or safetensors, or leave --resize out", kind_of("processor"));
@@ -86,7 +86,7 @@ void check_tiles(const RunConfig& config, KindOf kind_of) {
     for (const std::string& processor : config.processors())
         if (const ProcessorResults* const known = ProcessorResults::of(processor);
             known != nullptr && needs_whole_pictures(*known))
-            throw ConfigError("--processor '" + processor + "' does not go with " + tile +
+            throw ConfigError(config.flag_before(processor) + "'" + processor + "' does not go with " + tile +
                                   ": it needs whole pictures and does not merge tiles",
                               "Choose --processor " + processors_that_put_tiles_together() +
                                   ", or one that takes any array and treats each tile as a sample",

@@ -336,6 +336,12 @@ bool ResultSettings::has_processor(std::string_view name) const {
     return std::ranges::any_of(processors(), [name](const std::string& other) { return other == name; });
 }
 
+std::string ResultSettings::flag_before(std::string_view processor_name) const {
+    for (const GroupSettings& one : groups())
+        if (one.processor == processor_name) return "--group " + one.name + "=";
+    return "--processor ";
+}
+
 // The value may hold a password, and is never shown.
 bool ResultSettings::has_database() const {
     const bool uri = sink.find("://") != std::string::npos;

@@ -44,7 +44,7 @@ std::unique_ptr<RunOutput> output_of(const std::string& processor, const Catalog
                           "(--output, --sink-table)");
 }
 
-void require_known(const std::string& name, std::span<const std::string_view> made_besides) {
+void require_known(const std::string& name, const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (ProcessorSpec::of(name)) return;
     std::vector<std::string> known(made_besides.begin(), made_besides.end());
     std::string list;
@@ -54,8 +54,9 @@ void require_known(const std::string& name, std::span<const std::string_view> ma
     }
     if (std::ranges::find(known, name) != known.end()) return;
     const auto nearest = nearest_word(name, known);
-    throw ConfigError("--processor '" + name + "' is unknown", (nearest ? "Did you mean " + *nearest + "? " : "") +
-                                                                   "Known: " + list + "; several with commas between");
+    throw ConfigError(config.flag_before(name) + "'" + name + "' is unknown",
+                      (nearest ? "Did you mean " + *nearest + "? " : "") + "Known: " + list +
+                          (config.group.empty() ? "; several with commas between" : ""));
 }
 
 // Checks the addresses that the processor declares. The run's own checks report a missing one.
@@ -114,7 +115,7 @@ void require_same_processors(const PreviousRun& previous, const ResultSettings& 
 
 void require_processors(const RunConfig& config, std::span<const std::string_view> made_besides) {
     if (config.processor == "auto") return;
-    for (const std::string& name : config.processors()) require_known(name, made_besides);
+    for (const std::string& name : config.processors()) require_known(name, config, made_besides);
     for (const ResultSettings& own : own_results(config)) {  // refuses a repeated name
         require_addresses(own.processor, config.catalogue);
         if (!tables_of(own).empty() && !own.has_database())

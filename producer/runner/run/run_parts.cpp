@@ -421,8 +421,9 @@ void require_readable_outputs(const RunConfig& config, std::span<const TensorSpe
             reasons += "; " + describe_output(output) + ": " + reason;
         }
         if (!readable)
-            throw ConfigError("--processor " + processor + " cannot read any output of the model" + reasons,
-                              "Choose another model, or another --processor: npy and safetensors take any output");
+            throw ConfigError(
+                config.flag_before(processor) + processor + " cannot read any output of the model" + reasons,
+                "Choose another model, or another processor: npy and safetensors take any output");
     }
 }
 
