@@ -53,9 +53,11 @@ def choose_run_dir(places, wanted, run_id, below="."):
     if wanted:
         folder = pathlib.Path(wanted).absolute()
         if not fits_a_socket(folder / below):
+            below = os.path.normpath(f"{below}/{LONGEST_SOCKET}")
+            most = LONGEST_SOCKET_PATH - len(os.fsencode(below)) - 1
             raise UsageError(
-                f"--run-dir '{folder}' is too long: its sockets' paths would exceed {LONGEST_SOCKET_PATH} bytes",
-                "Choose a shorter path, such as /tmp/my-run",
+                f"--run-dir '{folder}' is too long: the path of its socket {below} would exceed {LONGEST_SOCKET_PATH} bytes",
+                f"Choose a path of at most {most} bytes, such as /tmp/my-run",
             )
         return folder
     folder = places.runs / run_id

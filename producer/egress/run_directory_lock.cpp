@@ -64,6 +64,7 @@ RunDirectoryLock::RunDirectoryLock(const Options& options)
 void RunDirectoryLock::serve_groups(const std::vector<std::string>& names) {
     endpoint_.groups = names;
     if (names.empty()) return;
+    for (const std::string& name : names) Endpoint::check_run_dir(Endpoint::group_dir(folder(), name));
     const std::string all = folder() + "/" + run_files::kGroups;
     std::error_code problem;
     const bool made = std::filesystem::create_directory(all, problem);

@@ -249,6 +249,15 @@ class RunDirTest(InFolder):
         self.assertFalse(run_dir.fits_a_socket("/" + "d" * room))
         self.assertFalse(run_dir.fits_a_socket("/" + "é" * ((room + 1) // 2)))
 
+    def test_a_run_directory_for_groups_needs_room_for_their_folders(self):
+        below = "groups/masks"
+        most = run_dir.LONGEST_SOCKET_PATH - len(f"/{below}/{run_dir.LONGEST_SOCKET}")
+        longest = "/" + "d" * (most - 1)
+        self.assertEqual(pathlib.Path(longest), run_dir.choose_run_dir(self.places, longest, "id", below))
+        why = f"d' is too long: the path of its socket {below}/{run_dir.LONGEST_SOCKET} .*\n.*at most {most} bytes"
+        with self.assertRaisesRegex(LaunchError, why):
+            run_dir.choose_run_dir(self.places, longest + "d", "id", below)
+
     def test_a_planted_link_in_tmp_is_refused(self):
         trap = self.folder / "trap"
         trap.symlink_to(self.folder)
