@@ -78,24 +78,34 @@ bool Intake::is_any_free() const {
 }
 
 void Intake::drop_for_egress() {
-    while (is_short_ && !is_any_free() && drop_oldest()) grant_slabs();
+    const auto is_optional = [](const GroupBroker& group) { return group.is_optional(); };
+    const auto any = [](const GroupBroker&) { return true; };
+    while (is_short_ && !is_any_free() &&
+           (drop_oldest(is_optional) || (exchange_.wants_oldest_dropped() && drop_oldest(any))))
+        grant_slabs();
 }
 
-// Makes a slab free that waits in optional groups and is free in all others.
-bool Intake::drop_oldest() {
+// Makes the oldest slab free that waits in groups which lose it and is free in all others: a drop that frees none would
+// only lose outputs.
+bool Intake::drop_oldest(const std::function<bool(const GroupBroker&)>& loses) {
     const auto would_be_free = [&](std::uint32_t slab) {
         return std::ranges::all_of(groups_, [&](const auto& group) {
-            return group->ledger().word(slab).state == SlabState::Free || group->may_drop(slab);
+            return group->ledger().word(slab).state == SlabState::Free || (loses(*group) && group->may_drop(slab));
         });
     };
+    const GroupBroker* its = nullptr;
+    std::uint32_t oldest = 0;
     for (const auto& group : groups_) {
-        const auto oldest = group->is_optional() ? group->oldest_waiting(would_be_free) : std::nullopt;
-        if (!oldest) continue;
-        for (const auto& each : groups_)
-            if (each->may_drop(*oldest)) each->drop(*oldest);
-        return true;
+        const auto slab = loses(*group) && group->drops_oldest() ? group->oldest_waiting(would_be_free) : std::nullopt;
+        if (!slab || (its != nullptr && group->published(*slab).items_through >= its->published(oldest).items_through))
+            continue;
+        its = group.get();
+        oldest = *slab;
     }
-    return false;
+    if (its == nullptr) return false;
+    for (const auto& group : groups_)
+        if (loses(*group) && group->may_drop(oldest)) group->drop(oldest);
+    return true;
 }
 
 void Intake::report_shortage() {
@@ -115,7 +125,7 @@ void WholeSlabs::mark_lost(std::uint32_t slab, std::uint64_t generation) {
 }
 
 void WholeSlabs::adopt() {
-    SlabTotals in_flight;
+    SlabTotals in_flight, dropped;
     for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
         Fate& fate = fates_[slab];
         for (const auto& group : groups_) {
@@ -129,7 +139,9 @@ void WholeSlabs::adopt() {
         if (group->is_optional()) continue;
         totals_.published = group->report().published;
         totals_.dead_lettered += group->counted().first_dead_letters;
+        dropped += group->counted().first_dropped;
     }
+    totals_.published -= dropped;
     totals_.completed = totals_.published;
     totals_.completed -= totals_.dead_lettered;
     totals_.completed -= in_flight;
@@ -149,12 +161,12 @@ bool WholeSlabs::note_completed(const PublishedSlab& published, std::uint64_t no
     return true;
 }
 
-bool WholeSlabs::note_lost(const PublishedSlab& published, std::uint64_t generation) {
+bool WholeSlabs::note_lost(const PublishedSlab& published, std::uint64_t generation, CountedStep step) {
     Fate& fate = fates_[published.slab];
     mark_lost(published.slab, generation);
     --fate.open;
     if (std::exchange(fate.lost, true)) return false;
-    totals_.dead_lettered += published.totals();
+    (step == CountedStep::Drop ? totals_.dropped : totals_.dead_lettered) += published.totals();
     return true;
 }
 
@@ -172,6 +184,7 @@ BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
     whole.in_flight = whole.published;
     whole.in_flight -= whole.completed;
     whole.in_flight -= whole.dead_lettered;
+    whole.in_flight -= whole.dropped;
     whole.dead_letters = groups.front().dead_letters;
     for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
         whole.slab_states.push_back(state_of(slab));
@@ -232,8 +245,9 @@ void Broker::report_to_whole(BrokerOptions& options) {
     options.on_completed = [this, run_completed, warmup = options.warmup_batches](const PublishedSlab& published) {
         if (whole_->note_completed(published, to_ns(clock_.now()), warmup) && run_completed) run_completed(published);
     };
-    options.before_dead_letter = [this, run_lost, number = groups_.size()](const PublishedSlab& published) {
-        if (whole_->note_lost(published, groups_[number]->generation(published.slab)) && run_lost) run_lost(published);
+    options.before_loss = [this, run_lost, number = groups_.size()](const PublishedSlab& published, CountedStep step) {
+        const bool is_first = whole_->note_lost(published, groups_[number]->generation(published.slab), step);
+        if (is_first && step == CountedStep::DeadLetter && run_lost) run_lost(published);
     };
 }
 
@@ -255,9 +269,7 @@ void Broker::step() {
     if (intake_.grant_slabs())
         for (const auto& group : groups_) group->note_egress_served();
     intake_.report_shortage();
-    bool dropped = false;
-    for (const auto& group : groups_) dropped = group->hand_out() || dropped;
-    if (dropped) intake_.grant_slabs();
+    for (const auto& group : groups_) group->hand_out();
     intake_.drop_for_egress();
     if (groups_.front()->approaching_end()) intake_.withdraw();
     for (const auto& group : groups_) group->finish();
@@ -268,6 +280,7 @@ void Broker::step() {
 }
 
 bool Broker::dispatch_inline() {
+    if (exchange_.wants_oldest_dropped()) return false;
     if (std::ranges::any_of(groups_, [](const auto& group) { return group->is_busy_otherwise(); })) return false;
     intake_.take_slabs(taken_);
     if (intake_.grant_slabs())

@@ -41,7 +41,8 @@ class Intake {
     bool grant_slabs();
     // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
     void report_shortage();
-    // Drops what only waits in optional groups, if the last grant was short. Consumers are served first.
+    // Drops waiting slabs if the last grant was short: those that only wait in optional groups; and for an egress that
+    // waits and asks for it, others. Consumers are served first.
     void drop_for_egress();
     // No slab is free in all groups, though each has a free one.
     bool are_short_together() const;
@@ -54,7 +55,7 @@ class Intake {
     bool free_in_others(std::uint32_t slab, const GroupBroker& apart) const;
     bool is_any_free() const;
     GroupBroker& fewest_free() const;
-    bool drop_oldest();
+    bool drop_oldest(const std::function<bool(const GroupBroker&)>& loses);
 
     const GroupBrokers& groups_;
     SlabExchange& exchange_;
@@ -63,7 +64,8 @@ class Intake {
 };
 
 // The fate of slabs in a run with several groups: completed when every required group has completed it, lost when one
-// of them cannot process it. After a death the ledgers show it: a lost slab is marked in each ledger that still has it.
+// of them cannot process it or drops it. The first of these decides whether it is a dead letter or dropped. After a
+// death the ledgers show it: a lost slab is marked in each ledger that still has it.
 //
 // Owns: the fate of each slab, and the totals. Borrows: the groups. Thread: the broker's. Blocks: never. Errors: none.
 class WholeSlabs {
@@ -77,8 +79,8 @@ class WholeSlabs {
     void note_published(const PublishedSlab& published);
     // A required group completed it; true if the slab is completed by that.
     bool note_completed(const PublishedSlab& published, std::uint64_t now_ns, std::uint64_t warmup_batches);
-    // A required group counted it as a dead letter, and has not taken that step yet. True the first time.
-    bool note_lost(const PublishedSlab& published, std::uint64_t generation);
+    // A required group counted it as a dead letter or as dropped, and has not taken that step yet. True the first time.
+    bool note_lost(const PublishedSlab& published, std::uint64_t generation, CountedStep step);
     // The run's report. `groups`: each group's, in order.
     BrokerReport report(std::span<const BrokerReport> groups) const;
 
@@ -106,7 +108,7 @@ class Broker {
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
-    // One group without a name, or groups with names, of which one at least is required and none spills or drops. Every
+    // One group without a name, or groups with names, of which one at least is required and none spills. Every
     // group's ledger has the same slabs.
     Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock);
     Broker(const Broker&) = delete;

@@ -40,14 +40,14 @@ struct BrokerOptions {
     ProgressLog* progress = nullptr;  // counts steps for a successor; outlives the broker; null: none
     std::function<void(const PublishedSlab&)> on_completed;  // a completion was accepted; called on the broker's thread
     std::function<void(const PublishedSlab&)> on_dead_letter;  // a slab became a dead letter; on the broker's thread
-    std::function<void(const PublishedSlab&)> before_dead_letter{};  // it is counted as one; set by the broker
-    bool kill_stalled = false;                                       // kill a stalled consumer
+    // A slab is counted as a dead letter, or as dropped, and the ledger has not taken that step. Set by the broker.
+    std::function<void(const PublishedSlab&, CountedStep)> before_loss{};
+    bool kill_stalled = false;  // kill a stalled consumer
     // An optional group's, too: slabs that they hold cannot be dropped.
     bool kills_stalled() const { return kill_stalled || policy.optional; }
     std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
-    // With it, the oldest waiting slab is dropped when the egress asks for that. Called before the drop, on the
-    // broker's thread.
+    // A waiting slab will be dropped that no group has lost. Called before the drop, on the broker's thread.
     std::function<void(const SlabTicket&, std::span<const std::byte>)> on_dropped;
 };
 

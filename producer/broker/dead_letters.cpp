@@ -45,7 +45,7 @@ std::string DeadLetters::reason_of(std::uint32_t slab) const {
 void DeadLetters::dead_letter(std::uint32_t slab) {
     const SlabRecord& slab_record = slab_records_[slab];
     count_step(options_.progress, CountedStep::DeadLetter, slab_record.published, ledger_);
-    if (options_.before_dead_letter) options_.before_dead_letter(slab_record.published);
+    if (options_.before_loss) options_.before_loss(slab_record.published, CountedStep::DeadLetter);
     ledger_.dead_letter(slab);
     totals_.dead_lettered += slab_record.published.totals();
     spdlog::error("{}batch {} became a dead letter: {}; {} samples", in_group(options_),

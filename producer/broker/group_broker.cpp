@@ -72,10 +72,9 @@ void GroupBroker::take_messages() {
     spill_.take_outcome();
 }
 
-bool GroupBroker::hand_out() {
+void GroupBroker::hand_out() {
     dispatcher_.dispatch();
     spill_.set_to_work();
-    return spill_.drop_oldest();
 }
 
 void GroupBroker::hurry() {
@@ -101,7 +100,7 @@ std::chrono::nanoseconds GroupBroker::patience(TimePoint now) const {
 }
 
 bool GroupBroker::may_drop(std::uint32_t slab) const {
-    return options_.policy.optional && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
+    return drops_oldest() && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
 }
 
 BrokerReport GroupBroker::report(bool short_together) const {

@@ -71,8 +71,7 @@ class GroupBroker {
     void take(const PublishedSlab& published);
     void take_messages();
     void note_egress_served() { spill_.note_egress_served(); }
-    // True if a slab was dropped, and is free.
-    bool hand_out();
+    void hand_out();
     void finish();
 
     // The part of a step for new slabs alone.
@@ -82,7 +81,8 @@ class GroupBroker {
     bool has_more_to_do() { return dead_letters_.has_next() || port_.may_have_messages(); }
 
     void egress_finished() { run_end_.egress_finished(); }
-    // An optional group's waiting slabs.
+    // --- a group whose waiting slabs are dropped when no slab is free ---
+    bool drops_oldest() const { return options_.policy.drops_oldest() && !run_end_.closing(); }
     std::optional<std::uint32_t> oldest_waiting(const std::function<bool(std::uint32_t)>& wanted) const {
         return spill_.oldest_waiting(wanted);
     }

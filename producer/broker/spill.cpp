@@ -96,24 +96,17 @@ bool Spill::wants_to_write() {
     return now - *egress_waits_since_ >= kPatience && now >= next_write_;
 }
 
-// Lists, then counts, then frees it: after a death in between, the slab still waits, or is dropped by the next
-// producer.
-bool Spill::drop_oldest() {
-    if (!wants_to_drop() || ledger_.count(SlabState::Free) > 0 || run_end_.closing()) return false;
-    const auto oldest = oldest_waiting();
-    if (!oldest) return false;
-    const SlabWord word = ledger_.word(*oldest);
-    options_.on_dropped(
-        {.epoch = ledger_.epoch(), .slab = *oldest, .generation = word.generation, .attempt = word.attempt},
-        memory_.bytes_of(*oldest));
-    drop(*oldest);
-    return true;
-}
-
+// After a death in between, the slab still waits, or is dropped by the next producer.
 void Spill::drop(std::uint32_t slab) {
+    const SlabWord word = ledger_.word(slab);
+    if (options_.on_dropped && !ledger_.is_lost(slab))
+        options_.on_dropped(
+            {.epoch = ledger_.epoch(), .slab = slab, .generation = word.generation, .attempt = word.attempt},
+            memory_.bytes_of(slab));
     failpoint("broker.drop");
     const PublishedSlab& published = slab_records_[slab].published;
     count_step(options_.progress, CountedStep::Drop, published, ledger_);
+    if (options_.before_loss) options_.before_loss(published, CountedStep::Drop);
     ledger_.vacate(slab);
     totals_.dropped += published.totals();
     ready_.remove(slab);

@@ -18,8 +18,9 @@
 
 namespace offramp {
 
-// Makes room while the egress needs a slab and none is free, with the oldest waiting slab. Either it is dropped, or it
-// moves to the disk, and is read back when no other slab waits. The options choose; by default nothing is done.
+// Makes room while the egress needs a slab and none is free, with the oldest waiting slab. Either Intake has it
+// dropped, or it moves to the disk, and is read back when no other slab waits. The options choose; by default nothing
+// is done.
 //
 // Owns: slabs on the disk and on their way. Borrows: what its constructor names. Thread: the broker's. Blocks: never,
 // the store's thread writes and reads; a drop, as on_dropped does. Errors: a slab that cannot be written stays in
@@ -49,10 +50,8 @@ class Spill {
     void take_outcome();
     // Gives the store its next slab, if there is one.
     void set_to_work();
-    // True if a slab was dropped, and is free. Consumers are served first.
-    bool drop_oldest();
     std::optional<std::uint32_t> oldest_waiting(const std::function<bool(std::uint32_t)>& wanted = {}) const;
-    // A waiting slab without holders.
+    // A waiting slab without holders: lists, counts, then frees it.
     void drop(std::uint32_t slab);
     // The egress was granted a slab; its thread may not have noticed yet.
     void note_egress_served() { egress_waits_since_.reset(); }
@@ -60,14 +59,13 @@ class Spill {
     bool empty() const { return spilled_.empty(); }
     // A Ready slab on its way to the disk: it is not handed out meanwhile.
     bool is_being_written(std::uint32_t slab) const { return slab == writing_; }
-    // The egress waits, and may soon need set_to_work() or drop_oldest().
-    bool is_wanted() const { return (store_ && exchange_.waiting()) || wants_to_drop(); }
+    // The egress waits, and may soon need set_to_work().
+    bool is_wanted() const { return store_ && exchange_.waiting(); }
 
   private:
     void on_written(const SpillStore::Outcome& outcome);
     void on_read_back(const SpillStore::Outcome& outcome);
     bool wants_to_write();
-    bool wants_to_drop() const { return options_.on_dropped && exchange_.wants_oldest_dropped(); }
     void read_next_back();
 
     SlabLedger& ledger_;

@@ -36,7 +36,8 @@ EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& ti
 }
 
 std::vector<ConsumerGroup> EgressRun::groups() const {
-    return options_.groups.empty() ? std::vector<ConsumerGroup>{{.work = options_.broker.work}} : options_.groups;
+    if (!options_.groups.empty()) return options_.groups;
+    return {{.policy = {.when_full = options_.when_full}, .work = options_.broker.work}};
 }
 
 void EgressRun::add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records) {
@@ -111,9 +112,9 @@ BrokerOptions EgressRun::broker_options(const Group& group) {
     options.on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); };
     options.dead_letters = make_dead_letter_writer(group.endpoint.run_dir);
     options.spill = spill_;
-    if (options_.when_full == WhenFull::DropOldest)
-        options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
-            report_dropped(ticket, bytes);
+    if (group.of.policy.drops_for_run())
+        options.on_dropped = [this, name = group.of.name](const SlabTicket& ticket, std::span<const std::byte> bytes) {
+            report_dropped(ticket, bytes, name);
         };
     return options;
 }
@@ -170,13 +171,13 @@ std::shared_ptr<SpillStore> EgressRun::make_spill() const {
 }
 
 // A waiting slab that is dropped, by its batches.
-void EgressRun::report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes) {
+void EgressRun::report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes, const std::string& group) {
     const SlabContents contents = SlabContents::read(bytes, place_.names().nonce, ticket);
     for (const BatchRecord& piece : contents.batches) {
         std::vector<RowInfo> rows;
         for (const SampleView& sample : std::span(contents.samples).subspan(piece.first_sample, piece.rows))
             if (!sample.empty) rows.push_back({.item = sample.item, .key = sample.key});
-        items_.on_dropped(piece.batch, rows);
+        items_.on_dropped(piece.batch, rows, group);
     }
 }
 
@@ -186,8 +187,10 @@ std::unique_ptr<EgressStream> EgressRun::make_stream(DeviceTimeline& timeline) {
     options.header_fields.epoch = place_.endpoint().epoch;
     options.slab_count = options_.spans.slab_count;
     if (options_.when_full == WhenFull::Drop) options.when_none = SlabExchange::WhenNone::Return;
-    if (options_.when_full == WhenFull::DropOldest) options.when_none = SlabExchange::WhenNone::DropOldest;
-    options.on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) { items_.on_dropped(batch, rows); };
+    if (options_.drops_oldest()) options.when_none = SlabExchange::WhenNone::DropOldest;
+    options.on_dropped = [this](std::uint64_t batch, std::span<const RowInfo> rows) {
+        items_.on_dropped(batch, rows, "");
+    };
     return std::make_unique<EgressStream>(device_, exchange_, options_.layout, timeline, std::move(options),
                                           [this] { listener_.on_stream_failure(); });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -31,9 +32,6 @@
 
 namespace offramp {
 
-// Drops outputs. A batch with more parts than slabs would lose a part whatever its consumers do.
-inline bool may_drop(WhenFull policy) { return policy == WhenFull::Drop || policy == WhenFull::DropOldest; }
-
 inline constexpr std::uint32_t kConsumerTableSize = 64;
 
 // The settings of a run.
@@ -52,10 +50,18 @@ struct EgressRunOptions {
     std::string spill_dir;  // empty: in the run's directory
     // --- consumers ---
     std::uint32_t max_consumers = kConsumerTableSize;  // of each group
-    std::vector<ConsumerGroup> groups{};               // empty: one, without a name. With groups `when_full` is Wait
+    std::vector<ConsumerGroup> groups{};  // empty: one, without a name. Each has a policy; `when_full` is Wait
     // The run fills in group, policy, run_nonce, progress, on_completed, on_dead_letter, dead_letters, spill and
     // on_dropped.
     BrokerOptions broker{};
+
+    // The oldest waiting slab is dropped when no slab is free.
+    bool drops_oldest() const {
+        return when_full == WhenFull::DropOldest ||
+               std::ranges::any_of(groups, [](const ConsumerGroup& group) { return group.policy.drops_for_run(); });
+    }
+    // A batch with more parts than slabs would lose a part whatever its consumers do.
+    bool may_drop() const { return when_full == WhenFull::Drop || drops_oldest(); }
 };
 
 // A whole run except for the computation: slabs, their ledger, broker, copies. EmbeddedEgress builds it for programs
@@ -131,7 +137,7 @@ class EgressRun {
     BrokerOptions broker_options(const Group& group);
     std::shared_ptr<DeadLetterWriter> make_dead_letter_writer(const std::string& folder);
     std::shared_ptr<SpillStore> make_spill() const;
-    void report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes);
+    void report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes, const std::string& group);
     std::unique_ptr<EgressStream> make_stream(DeviceTimeline& timeline);
 
     // In order of dependency; destroyed in reverse.

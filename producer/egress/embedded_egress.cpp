@@ -115,7 +115,7 @@ struct EmbeddedEgress::Parts final : private StoppableRun, RunListener, ItemList
     EgressRunOptions run_options() const;
     void on_completed(const PublishedSlab& slab) override;
     void on_dead_letter(const PublishedSlab& slab) override;
-    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) override;
+    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows, const std::string& group) override;
     void on_pool_failure(std::exception_ptr error) override;
     void on_broker_failure() override { life.stop(StopMode::Abandon, "the broker failed"); }
     void on_stream_failure() override { life.stop(StopMode::Halt, "the egress failed"); }
@@ -195,7 +195,7 @@ void EmbeddedEgress::Parts::on_dead_letter(const PublishedSlab& slab) {
     if (options.on_failed_items) options.on_failed_items(slab.items);
 }
 
-void EmbeddedEgress::Parts::on_dropped(std::uint64_t, std::span<const RowInfo> rows) {
+void EmbeddedEgress::Parts::on_dropped(std::uint64_t, std::span<const RowInfo> rows, const std::string&) {
     if (!options.on_failed_items) return;
     std::vector<ItemRange> items;
     for (const RowInfo& row : rows) append_item(items, row.item);
@@ -397,7 +397,7 @@ std::optional<std::uint64_t> EmbeddedEgress::Parts::submit(Batch batch) {
     require_no_failure();
     check(batch);
     std::vector<DeviceTensor> tensors = checked_tensors(batch);
-    if (may_drop(options.run.when_full)) require_slabs(tensors, batch.rows);
+    if (options.run.may_drop()) require_slabs(tensors, batch.rows);
     if (batch.timeout && !run->stream().wait_for_room(kSteadyClock.now() + *batch.timeout)) return std::nullopt;
     OutputBatch output = described(std::move(batch), std::move(tensors));
     const std::uint64_t through = output.rows.back().item + 1;

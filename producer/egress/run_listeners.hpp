@@ -19,8 +19,9 @@ class ItemListener {
     // On the broker's thread.
     virtual void on_completed(const PublishedSlab&) {}
     virtual void on_dead_letter(const PublishedSlab&) {}
-    // On the copy's thread; of a waiting slab (WhenFull::DropOldest), on the broker's.
-    virtual void on_dropped(std::uint64_t /*batch*/, std::span<const RowInfo> /*rows*/) {}
+    // On the copy's thread; of a waiting slab (WhenFull::DropOldest), on the broker's. `group`: the first that dropped
+    // it; empty in a run without groups.
+    virtual void on_dropped(std::uint64_t /*batch*/, std::span<const RowInfo> /*rows*/, const std::string& /*group*/) {}
 
   protected:
     ~ItemListener() = default;

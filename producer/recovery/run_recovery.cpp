@@ -101,16 +101,20 @@ void RunRecovery::mark_last_losses() {
 Predecessor RunRecovery::whole() const {
     Predecessor whole;
     std::set<std::uint32_t> seen;
-    SlabTotals dead_letters;
+    SlabTotals dead_letters, dropped;
     for (std::size_t i = 0; i < predecessors_.size(); ++i) {
         if (layout_.groups[i].policy.optional) continue;
         const Predecessor& group = predecessors_[i];
         for (const PublishedSlab& slab : group.in_flight)
             if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);
         dead_letters += group.totals.first_dead_letters;
+        dropped += group.totals.first_dropped;
         whole.totals = group.totals;
     }
     whole.totals.dead_letters = dead_letters;
+    whole.totals.published += whole.totals.dropped_waiting;
+    whole.totals.published -= dropped;
+    whole.totals.dropped = dropped.samples;
     whole.totals.completed = whole.totals.published;
     whole.totals.completed -= whole.totals.dead_letters;
     for (const PublishedSlab& slab : whole.in_flight)

@@ -37,6 +37,7 @@ ARRAYS, SUMS, EXTRA = "arrays", "sums", "extra"
 REQUIRED = ("--group", f"{ARRAYS}=npy:2", "--group", f"{SUMS}=checksum:2")
 ALL = ("--group", f"{EXTRA}=safetensors:1")
 OPTIONAL = (*ALL[:-1], f"{ALL[-1]},optional")
+DROPPING = (*ALL[:-1], f"{ALL[-1]},drop-oldest")
 POISON = {"OFFRAMP_TEST_CRASH_ITEM": "10", "OFFRAMP_TEST_CRASH_HOW": "segv"}
 POISONED = range(8, 12)  # the items of its slab
 DEAD_LETTERS = 84  # exit code
@@ -70,10 +71,12 @@ class GroupCell(Cell):
     group: str = ""  # of the consumers that die at the failpoint, or of those that an optional group lacks
     poisoned: str = ""  # the group whose consumers die on one slab
     optional: bool = False  # the run has an optional group, too
+    drops: bool = False  # the run has a required group, too, that drops its oldest slabs
 
     def __str__(self):
         poisoned = f", {self.poisoned} poisoned" if self.poisoned else ""
-        return f"{self.failpoint}#{self.hit} {self.action} {self.group or self.program}{poisoned}"
+        drops = ", required" if self.drops else ""
+        return f"{self.failpoint}#{self.hit} {self.action} {self.group or self.program}{poisoned}{drops}"
 
     @property
     def order(self):
@@ -87,13 +90,15 @@ class GroupCell(Cell):
 
     @property
     def flags(self):
+        if self.drops:
+            return DROPPING
         return OPTIONAL if self.optional else ()
 
 
 class GroupCrashRun(CrashRun):
     """
     The same run with groups. Failpoints of consumers are those of `group`, if one is given. Consumers of `poisoned` die
-    on one slab until the run is resumed. `extra`: the undisturbed outputs of the optional group.
+    on one slab until the run is resumed. `extra`: the undisturbed outputs of the third group.
     """
 
     RUN = (*COPY, *REQUIRED)
@@ -102,6 +107,7 @@ class GroupCrashRun(CrashRun):
     def __init__(self, *orders, group="", poisoned="", extra=None, **further):
         self.group, self.poisoned, self.extra = group, poisoned, extra or {}
         super().__init__(*orders, **further)
+        self.may_drop = DROPPING[-1] in self.run.flags
         if poisoned:
             self.run.environment.update(POISON, OFFRAMP_TEST_CRASH_GROUP=poisoned)
 
@@ -126,8 +132,11 @@ class GroupCrashRun(CrashRun):
     def is_conserved(self):
         summary = self.run.summary()
         samples = summary["samples"]
-        published = samples["published"]
-        if not summary["conserved"] or samples["released"] + samples["dead_letters"] != published:
+        dropped = samples["dropped_when_full"]
+        published = samples["published"] - samples["dropped_waiting"] + dropped  # also what earlier producers dropped
+        if not summary["conserved"] or samples["released"] + samples["dead_letters"] + dropped != published:
+            return False
+        if dropped != sum(group["dropped_samples"] for group in summary["groups"] if not group["optional"]):
             return False
         return all(
             group["released_samples"] + group["dead_lettered_samples"] + group["dropped_samples"] + kept(group)
@@ -140,7 +149,18 @@ class GroupCrashRun(CrashRun):
         arrays = {item for item in done if (self.run.output / ARRAYS / f"{item}.payload.npy").exists()}
         return sorted(done - (arrays & items_of_checksums(self.run.output / SUMS)))
 
+    def resume(self):
+        self.run.flags = (*(flag.removesuffix(",drop-oldest") for flag in self.run.flags),)
+        return super().resume()
+
     def wrong(self, code, expected):
+        drops = self.may_drop
+        wrong = self.wrong_in_groups(code, expected)
+        if drops and not wrong and of_groups(self.run.files(), EXTRA) != self.extra:
+            wrong.append(f"outputs of {EXTRA} differ from the undisturbed run's")
+        return wrong
+
+    def wrong_in_groups(self, code, expected):
         if not of_groups(self.run.files(), EXTRA).items() <= self.extra.items():
             return [f"outputs of {EXTRA} do not belong to the undisturbed run"]
         if self.poisoned not in (ARRAYS, SUMS):
@@ -212,7 +232,11 @@ def quick_cells():
         for name, group in zip(QUICK_CONSUMERS, (SUMS, EXTRA))
     ]
     dead_letters = [GroupCell("ledger.dead_letter", "producer", "kill", poisoned=SUMS)]
-    drops = [GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, optional=True)]
+    drops = [
+        GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, optional=True),
+        GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, drops=True),
+        GroupCell("broker.drop", "producer", "kill", hit=2, group=EXTRA, drops=True),
+    ]
     return [*producers, *consumers, *dead_letters, *drops]
 
 
@@ -241,7 +265,10 @@ def all_cells(wanted=()):
         for other in (ARRAYS, SUMS, EXTRA)
     ]
     drops = [
-        GroupCell(name, "producer", "kill", hit=hit, group=EXTRA, optional=True) for name in OF_A_DROP for hit in HITS
+        GroupCell(name, "producer", "kill", hit=hit, group=EXTRA, optional=not drops, drops=drops)
+        for drops in (False, True)
+        for name in OF_A_DROP
+        for hit in HITS
     ]
     ends = [GroupCell(name, "producer", LAUNCHER, hit=hit) for name in ("ledger.ready", "ledger.free") for hit in HITS]
     return [

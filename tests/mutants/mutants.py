@@ -135,9 +135,9 @@ MUTANTS = (
     ),
     Mutant(
         "slabs are dropped before consumers are served",
-        "producer/broker/group_broker.cpp",
-        "    dispatcher_.dispatch();\n    spill_.set_to_work();\n    return spill_.drop_oldest();\n",
-        "    const bool dropped = spill_.drop_oldest();\n    dispatcher_.dispatch();\n    spill_.set_to_work();\n    return dropped;\n",
+        GROUPS,
+        "    for (const auto& group : groups_) group->hand_out();\n",
+        "    intake_.drop_for_egress();\n    for (const auto& group : groups_) group->hand_out();\n",
         ("broker_test",),
     ),
     Mutant(
@@ -420,8 +420,43 @@ MUTANTS = (
     Mutant(
         "an optional group holds the pool",
         GROUPS,
-        "    while (is_short_ && !is_any_free() && drop_oldest()) grant_slabs();\n",
+        "(drop_oldest(is_optional) || (exchange_",
+        "((false && drop_oldest(is_optional)) || (exchange_",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a required group drops for an egress that does not wait",
+        GROUPS,
+        "(exchange_.wants_oldest_dropped() && drop_oldest(any))",
+        "drop_oldest(any)",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a group drops newer slabs than another one",
+        GROUPS,
+        "items_through >= its->published(oldest).items_through)",
+        "items_through < its->published(oldest).items_through)",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a dropped slab is completed",
+        "producer/broker/spill.cpp",
+        "    if (options_.before_loss) options_.before_loss(published, CountedStep::Drop);\n",
         "",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a lost slab is listed as dropped",
+        "producer/broker/spill.cpp",
+        "    if (options_.on_dropped && !ledger_.is_lost(slab))\n",
+        "    if (options_.on_dropped)\n",
+        ("broker_test",),
+    ),
+    Mutant(
+        "a dropped slab counts as a dead letter",
+        GROUPS,
+        "(step == CountedStep::Drop ? totals_.dropped : totals_.dead_lettered) +=",
+        "totals_.dead_lettered +=",
         ("broker_test",),
     ),
     Mutant(
@@ -434,15 +469,15 @@ MUTANTS = (
     Mutant(
         "a drop takes what required groups have",
         GROUPS,
-        "SlabState::Free || group->may_drop(slab);",
+        "SlabState::Free || (loses(*group) && group->may_drop(slab));",
         "SlabState::Free || group->ledger().slab_count() > slab;",
         ("broker_test",),
     ),
     Mutant(
         "a drop in one group alone",
         GROUPS,
-        "            if (each->may_drop(*oldest)) each->drop(*oldest);\n",
-        "            if (each == group) each->drop(*oldest);\n",
+        "if (loses(*group) && group->may_drop(oldest)) group",
+        "if (group.get() == its) group",
         ("broker_test",),
     ),
     Mutant(
@@ -509,10 +544,31 @@ MUTANTS = (
         ("recovery_test",),
     ),
     Mutant(
+        "an unmarked drop counts as completed",
+        RECOVERY,
+        "step.kind == CountedStep::DeadLetter || step.kind == CountedStep::Drop;",
+        "step.kind == CountedStep::DeadLetter;",
+        ("recovery_test",),
+    ),
+    Mutant(
         "a recovery counts the dead letters of one group",
         RECOVERY,
         "        dead_letters += group.totals.first_dead_letters;\n",
         "        dead_letters = group.totals.first_dead_letters;\n",
+        ("recovery_test",),
+    ),
+    Mutant(
+        "a recovery counts the drops of one group",
+        RECOVERY,
+        "        dropped += group.totals.first_dropped;\n",
+        "        dropped = group.totals.first_dropped;\n",
+        ("recovery_test",),
+    ),
+    Mutant(
+        "a loss is the first in each group",
+        "producer/broker/run_records.cpp",
+        "if (!was_lost) next.first_dropped",
+        "if (!was_lost || true) next.first_dropped",
         ("recovery_test",),
     ),
 )

@@ -16,6 +16,7 @@ import sys
 import unittest
 import urllib.request
 
+from tests.support.done_items import items_of_checkpoint, items_of_checksums
 from tests.support.launched_run import ROOT, LaunchedRun
 from tests.support.real_run import SANITIZER, LeavesNothing
 
@@ -257,6 +258,41 @@ class Groups(LeavesNothing):
             extra = self.group_in(run.summary(), "extra")
             self.assertGreater(extra["dropped_samples"], 0)
             self.assertLess(extra["released_samples"], SAMPLES)
+
+    def test_a_required_group_may_drop_its_oldest(self):
+        """The other group has every sample. A resumed run makes the dropped ones again."""
+        with LaunchedRun(*COPY, *GROUPS[:-1], f"{GROUPS[-1]},drop-oldest") as run:
+            with run.gate() as gate:
+                run.start()
+                run.until(lambda: any(each["holding"] for each in self.consumers_of(run, "sums")), "a slab at work")
+                self.assertEqual(0, run.command("scale", "sums=0").returncode)
+                gate.open()
+                run.until(lambda: self.group_in(run.status(), "arrays").get("released_samples") == SAMPLES, "arrays")
+                run.command("scale", "sums=1")
+                self.assertEqual(0, run.wait(), run.logs())
+            listed = [json.loads(line) for line in (run.run_dir / "dropped.jsonl").read_text().splitlines()]
+            self.assertEqual({"sums"}, {line["group"] for line in listed})
+            dropped = [sample["item"] for line in listed for sample in line["samples"]]
+            self.assertEqual(len(set(dropped)), len(dropped), "listed once")
+            summary = run.summary()
+            self.assertTrue(summary["conserved"])
+            samples = summary["samples"]
+            self.assertEqual(
+                (len(dropped), len(dropped), SAMPLES - len(dropped)),
+                tuple(samples[name] for name in ("dropped", "dropped_when_full", "released")),
+            )
+            arrays, sums = self.group_in(summary, "arrays"), self.group_in(summary, "sums")
+            self.assertEqual((SAMPLES, 0), (arrays["released_samples"], arrays["dropped_samples"]))
+            self.assertEqual(
+                (SAMPLES - len(dropped), len(dropped)), (sums["released_samples"], sums["dropped_samples"])
+            )
+            kept = set(range(SAMPLES)) - set(dropped)
+            self.assertEqual(kept, items_of_checksums(run.output / "sums"))
+            self.assertEqual(kept, items_of_checkpoint(run.output))
+            run.flags = (*COPY, *GROUPS)
+            run.start("--resume")
+            self.assertEqual(0, run.wait(), run.logs())
+            self.assertEqual(self.wanted, run.files())
 
     def test_a_stopped_run_continues_for_all_groups(self):
         with LaunchedRun(*COPY, *GROUPS) as run:

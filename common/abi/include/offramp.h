@@ -136,9 +136,10 @@ typedef struct offramp_egress_options {
     uint32_t report_failed;            /* 1: offramp_egress_take_failed() returns dropped and dead-lettered items */
     uint32_t metadata_bytes;           /* 0; at most 16384: largest metadata of a sample */
     uint64_t slab_bytes;       /* 64 MiB: room in a slab for all tensors with OFFRAMP_VARIABLE. A sample must fit */
-    const char* const* groups; /* groups of consumers, each of which gets every slab: "masks", or "preview,optional" for
-                                  one whose oldest waiting slab is dropped when no slab is free. Names: at most 16
-                                  lower-case letters, digits and '-', a letter first. Needs drop_when_full 0 */
+    const char* const* groups; /* groups of consumers, each of which gets every slab: "masks"; "preview,drop-oldest" for
+                                  one whose oldest waiting slab is dropped when no slab is free; "preview,optional" if
+                                  the run does not wait for it, either. Names: at most 16 lower-case letters, digits and
+                                  '-', a letter first. Needs drop_when_full 0 */
     uint32_t group_count;      /* 0: the run has no groups; at most 8 */
 } offramp_egress_options;
 

@@ -125,8 +125,8 @@ def fields_of_groups(groups: Sequence[str] | Groups, when_full: str, are_launche
         return {}
     if when_full != "wait":
         raise BadArgument(
-            f"groups is {groups!r:.200}, and when_full is {when_full!r}. Omit when_full; a group that may miss slabs is "
-            "optional: 'preview,optional', or offramp.Group(..., optional=True)"
+            f"groups is {groups!r:.200}, and when_full is {when_full!r}. Omit when_full; each group has its own policy: "
+            "'preview,drop-oldest', or offramp.Group(..., when_full='drop-oldest')"
         )
     if are_launched:
         raise BadArgument(

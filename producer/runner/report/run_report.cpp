@@ -282,7 +282,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
     return page_text(summary);
 }
 
-void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
+void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows, const std::string& group) {
     if (!std::exchange(warned_, true))
         spdlog::warn("no slab is free: outputs are dropped whenever that happens, and listed in {}", path_);
     nlohmann::json samples = nlohmann::json::array();
@@ -291,7 +291,8 @@ void DroppedLog::note(std::uint64_t batch, std::span<const RowInfo> rows) {
             samples.push_back(
                 {{"item", row.item}, {"key", row.key.empty() ? std::to_string(row.item) : std::string(row.key)}});
     if (!file_.is_open()) file_.open(path_, std::ios::app);
-    const nlohmann::json line{{"batch", batch}, {"samples", std::move(samples)}};
+    nlohmann::json line{{"batch", batch}, {"samples", std::move(samples)}};
+    if (!group.empty()) line["group"] = group;
     file_ << json_text(line) << '\n';
     if (file_.flush()) return;
     if (failed_++ == 0)

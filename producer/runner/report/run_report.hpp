@@ -125,8 +125,8 @@ class RunReport {
 };
 
 // Lists samples dropped by --when-full drop or drop-oldest: RUN_DIR/dropped.jsonl, a line for each part of a batch,
-// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}. Lines stay when the producer dies; the next one
-// appends.
+// {"batch": 3, "samples": [{"item": 12, "key": "a.jpg"}, ...]}; with groups, also {"group": the one that lost it}.
+// Lines stay when the producer dies; the next one appends.
 //
 // Owns the file, which is created with the first line. Thread: note() one; failed() any. Blocks: on the file system.
 // Errors: a line that cannot be written is logged once and counted; the run continues, and its summary has the number
@@ -135,7 +135,8 @@ class DroppedLog {
   public:
     explicit DroppedLog(const std::string& run_dir) : path_(run_dir + "/" + run_files::kDropped) {}
 
-    void note(std::uint64_t batch, std::span<const RowInfo> rows);
+    // `group`: empty in a run without groups.
+    void note(std::uint64_t batch, std::span<const RowInfo> rows, const std::string& group);
     // Lines that could not be written.
     std::uint64_t failed() const { return failed_; }
     const std::string& path() const { return path_; }

@@ -48,12 +48,19 @@ WhenFull when_full(const RunConfig& config) {
 
 // Otherwise each batch would lose samples, also while all slabs are free.
 void require_slabs_for_a_batch(const RunConfig& config, const SlabPlan& slabs) {
+    const bool drops = config.when_full == "drop" || config.when_full == "drop-oldest";
+    const auto groups = config.groups();
+    const auto dropping =
+        std::ranges::find_if(groups, [](const GroupSettings& group) { return group.policy.drops_for_run(); });
     const auto rows = static_cast<std::uint32_t>(slabs.layout.rows);
     const std::uint32_t parts = (config.batch + rows - 1) / rows;
-    if (!may_drop(when_full(config)) || parts <= slabs.slab_count) return;
-    throw ConfigError(fmt::format("a batch of {} samples fills {} slabs, and this run with --when-full {} has {}",
-                                  config.batch, parts, config.when_full, slabs.slab_count),
-                      "Give a smaller --batch, more --slabs or a larger --samples-per-slab, or --when-full wait");
+    if ((!drops && dropping == groups.end()) || parts <= slabs.slab_count) return;
+    const std::string policy = drops ? "--when-full " + config.when_full : "drop-oldest in group " + dropping->name;
+    throw ConfigError(
+        fmt::format("a batch of {} samples fills {} slabs, and this run with {} has {}", config.batch, parts, policy,
+                    slabs.slab_count),
+        "Give a smaller --batch, more --slabs or a larger --samples-per-slab, or let the run wait: leave " +
+            std::string(drops ? "--when-full" : "drop-oldest") + " out");
 }
 
 std::vector<ConsumerGroup> consumer_groups(const RunConfig& config) {

@@ -60,7 +60,9 @@ void WorkRecord::on_completed(const PublishedSlab& slab) {
     if (checkpoint_) checkpoint_->completed(slab.items);
 }
 
-void WorkRecord::on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) { dropped_.note(batch, rows); }
+void WorkRecord::on_dropped(std::uint64_t batch, std::span<const RowInfo> rows, const std::string& group) {
+    dropped_.note(batch, rows, group);
+}
 
 ItemRanges WorkRecord::done_earlier(const Predecessor& predecessor) const {
     ItemRanges done = checkpoint_ ? checkpoint_->done() : ItemRanges{};

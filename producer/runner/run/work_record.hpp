@@ -46,7 +46,7 @@ class WorkRecord final : public ItemListener {
 
     void before_publishing(const PublishedSlab& slab) override;
     void on_completed(const PublishedSlab& slab) override;
-    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows) override;
+    void on_dropped(std::uint64_t batch, std::span<const RowInfo> rows, const std::string& group) override;
 
     // Items completed by earlier runs.
     std::uint64_t done_before() const { return checkpoint_ ? checkpoint_->items_before() : 0; }

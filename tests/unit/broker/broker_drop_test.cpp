@@ -29,6 +29,7 @@ class BrokerDrop : public testing::Test {
 
     BrokerFixture& start(std::uint32_t slabs) {
         BrokerOptions options;
+        options.policy = {.when_full = WhenFull::DropOldest};
         options.progress = &progress_;
         options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
             EXPECT_EQ(f_->ledger.word(ticket.slab).state, SlabState::Ready) << "listed before it is free";

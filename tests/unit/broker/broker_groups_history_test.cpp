@@ -82,12 +82,13 @@ void check(GroupsFixture& f, const std::vector<GroupConsumers>& consumers, std::
     RC_ASSERT(report.published.slabs == batches);
     RC_ASSERT(report.completed.slabs == f.completed.size());
     RC_ASSERT(report.dead_lettered.slabs == f.lost.size());
+    RC_ASSERT(report.dropped.slabs == f.listed.size());
     for (std::size_t i = 0; i < f.groups.size(); ++i) {
         const GroupReport& group = report.groups[i];
         RC_ASSERT(group.published.slabs == batches);
         RC_ASSERT(group.completed.slabs + group.dead_lettered.slabs + group.dropped.slabs + group.in_flight.slabs ==
                   batches);
-        RC_ASSERT(group.optional || group.dropped.slabs == 0U);
+        RC_ASSERT(f.of[i].policy.drops_oldest() || group.dropped.slabs == 0U);
         const ProgressRecord totals = f[i].progress.totals();
         RC_ASSERT(totals.published.slabs == batches - group.dropped.slabs);
         RC_ASSERT(totals.completed.slabs == group.completed.slabs);
@@ -95,12 +96,32 @@ void check(GroupsFixture& f, const std::vector<GroupConsumers>& consumers, std::
     }
     std::set<std::uint64_t> ended(f.completed.begin(), f.completed.end());
     ended.insert(f.lost.begin(), f.lost.end());
-    RC_ASSERT(ended.size() == f.completed.size() + f.lost.size());  // each batch once, completed or lost
+    for (const auto& [group, batch] : f.listed) ended.insert(batch);
+    // Each batch once: completed, lost or dropped.
+    RC_ASSERT(ended.size() == f.completed.size() + f.lost.size() + f.listed.size());
+}
+
+// A slab waits in groups that drop, and is free in all others.
+bool can_drop(GroupsFixture& f) {
+    for (std::uint32_t slab = 0; slab < f[0].ledger.slab_count(); ++slab) {
+        bool drops = true;
+        for (std::size_t i = 0; i < f.groups.size(); ++i)
+            drops = drops && (f[i].state(slab) == SlabState::Free ||
+                              (f.of[i].policy.drops_oldest() && f[i].state(slab) == SlabState::Ready &&
+                               f[i].ledger.holders(slab).empty()));
+        if (drops) return true;
+    }
+    return false;
+}
+
+GroupPolicy any_policy() {
+    return {.optional = *rc::gen::arbitrary<bool>(),
+            .when_full = *rc::gen::element(WhenFull::Wait, WhenFull::DropOldest)};
 }
 
 RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
-    std::vector<ConsumerGroup> of{{"a"}, {"b", *rc::gen::arbitrary<bool>()}};
-    if (*rc::gen::arbitrary<bool>()) of.push_back({"c", *rc::gen::arbitrary<bool>()});
+    std::vector<ConsumerGroup> of{{"a", {.when_full = any_policy().when_full}}, {"b", any_policy()}};
+    if (*rc::gen::arbitrary<bool>()) of.push_back({"c", any_policy()});
     GroupsFixture f(*rc::gen::inRange(1U, 5U), of, {.max_failures = *rc::gen::inRange(1U, 4U)});
     f.watch.kill_refusal = EPERM;  // stalled consumers of optional groups live on
     std::vector<GroupConsumers> consumers;
@@ -117,7 +138,7 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
     for (int step = 0; step < 120; ++step) {
         GroupConsumers& some = consumers[*rc::gen::inRange(std::size_t{0}, consumers.size())];
         const auto held = holdings_of(some.living);
-        switch (*rc::gen::inRange(0, 12)) {
+        switch (*rc::gen::inRange(0, 13)) {
             case 0:
                 if (some.living.size() < 4) add_to(some);
                 break;
@@ -156,6 +177,9 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
             case 11:
                 f.advance(std::chrono::seconds(*rc::gen::element(1, 31)));
                 break;
+            case 12:
+                if (!f.can_fill() && can_drop(f)) f.publish_dropping(batches++);
+                break;
         }
         f.broker->step();
         f.broker->step();  // grants what the first freed last
@@ -177,10 +201,11 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
     RC_ASSERT(f.broker->ended());
     check(f, consumers, batches, Egress::Finished);
     const BrokerReport report = f.report();
-    RC_ASSERT(report.completed.slabs + report.dead_lettered.slabs == batches);
+    RC_ASSERT(report.completed.slabs + report.dead_lettered.slabs + report.dropped.slabs == batches);
     for (const GroupReport& group : report.groups) {
         RC_ASSERT(group.in_flight.slabs == 0U);
-        RC_ASSERT(group.optional || report.dead_lettered.slabs >= group.dead_lettered.slabs);
+        RC_ASSERT(group.optional ||
+                  report.dead_lettered.slabs + report.dropped.slabs >= group.dead_lettered.slabs + group.dropped.slabs);
     }
 }
 

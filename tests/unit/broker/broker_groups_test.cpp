@@ -17,9 +17,11 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Pair;
 using testing::SizeIs;
 
-const std::vector<ConsumerGroup> kOneOptional{{"a"}, {"extra", true}};
+const std::vector<ConsumerGroup> kOneOptional{{"a"}, {"extra", {.optional = true}}};
+constexpr GroupPolicy kDropOldest{.when_full = WhenFull::DropOldest};
 
 TEST(BrokerGroups, EachGroupGetsEverySlab) {
     GroupsFixture f(4, {{"a"}, {"b"}, {"c"}});
@@ -100,7 +102,7 @@ TEST(BrokerGroups, ADeathRedeliversInItsGroupAlone) {
 }
 
 TEST(BrokerGroups, CompletesASlabOnceAfterTheLastRequiredGroup) {
-    GroupsFixture f(2, {{"extra", true}, {"a"}, {"b"}});
+    GroupsFixture f(2, {{"extra", {.optional = true}}, {"a"}, {"b"}});
     GroupConsumer extra(f, 0, 10), a(f, 1, 11), b(f, 2, 12);
     f.publish(0);
     extra.release_next();
@@ -317,7 +319,7 @@ TEST(BrokerGroups, ServesAnIdleConsumerOfAnOptionalGroupBeforeADrop) {
 }
 
 TEST(BrokerGroups, DropsNothingThatAnotherOptionalGroupHolds) {
-    GroupsFixture f(1, {{"a"}, {"x", true}, {"y", true}});
+    GroupsFixture f(1, {{"a"}, {"x", {.optional = true}}, {"y", {.optional = true}}});
     GroupConsumer a(f, 0, 11), y(f, 2, 13);
     f.publish(0);
     a.release_next();
@@ -335,7 +337,7 @@ TEST(BrokerGroups, DropsNothingThatAnotherOptionalGroupHolds) {
 }
 
 TEST(BrokerGroups, DropsASlabThatOnlyOptionalGroupsWaitFor) {
-    GroupsFixture f(2, {{"x", true}, {"a"}, {"y", true}});
+    GroupsFixture f(2, {{"x", {.optional = true}}, {"a"}, {"y", {.optional = true}}});
     GroupConsumer a(f, 1, 11, 1);
     f.publish(0);
     GroupConsumer other(f, 1, 12, 1);
@@ -348,6 +350,94 @@ TEST(BrokerGroups, DropsASlabThatOnlyOptionalGroupsWaitFor) {
     }
     EXPECT_TRUE(f.can_fill());
     for (const std::size_t optional : {0, 2}) EXPECT_EQ(f.report().groups.at(optional).dropped.slabs, 1U);
+}
+
+TEST(BrokerGroups, ARequiredGroupDropsItsOldestSlabForAnEgressThatWaits) {
+    GroupsFixture f(2, {{"a"}, {"b", kDropOldest}});
+    GroupConsumer a(f, 0, 11);
+    for (std::uint64_t batch = 0; batch < 2; ++batch) {
+        f.publish(batch);
+        a.release_next();
+    }
+    f.advance(seconds(1));
+    EXPECT_FALSE(f.can_fill()) << "the egress does not wait";
+    f.publish_dropping(2);
+    EXPECT_THAT(f.listed, ElementsAre(Pair("b", 0)));
+    BrokerReport report = f.report();
+    EXPECT_EQ(report.dropped.slabs, 1U);
+    EXPECT_EQ(report.in_flight.slabs, 2U);
+    EXPECT_EQ(report.groups.at(0).dropped.slabs, 0U);
+    EXPECT_EQ(report.groups.at(1).dropped.slabs, 1U);
+    EXPECT_TRUE(report.conserved());
+    const ProgressRecord counted = f[1].progress.totals();
+    EXPECT_EQ(counted.published.slabs, 2U);
+    EXPECT_EQ(counted.dropped, 4U);
+    EXPECT_EQ(counted.dropped_waiting.slabs, 1U);
+    EXPECT_EQ(counted.first_dropped.slabs, 1U);
+
+    GroupConsumer b(f, 1, 12);
+    a.release_next();
+    for (int i = 0; i < 2; ++i) b.release_next();
+    EXPECT_THAT(f.completed, ElementsAre(1, 2)) << "batch 0 is not";
+    report = f.report();
+    EXPECT_EQ(report.completed.slabs, 2U);
+    EXPECT_EQ(report.in_flight.slabs, 0U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(BrokerGroups, ARequiredGroupDropsNothingThatAnotherOneHas) {
+    GroupsFixture f(2, {{"a"}, {"b", kDropOldest}});
+    GroupConsumer holder(f, 0, 11, 1);
+    f.publish(0);
+    GroupConsumer a(f, 0, 12, 1);
+    f.publish(1);
+    a.release_next();
+    f.publish_dropping(2);
+    EXPECT_THAT(f.listed, ElementsAre(Pair("b", 1))) << "a drop of batch 0 would free no slab";
+    holder.release_next();
+    f.publish_dropping(3);
+    EXPECT_THAT(f.listed, ElementsAre(Pair("b", 1), Pair("b", 0)));
+    EXPECT_TRUE(f.report().conserved());
+}
+
+TEST(BrokerGroups, ALostSlabIsNotDroppedForTheRunToo) {
+    GroupsFixture f(1, {{"a"}, {"b", kDropOldest}}, {.max_failures = 1});
+    GroupConsumer crashing(f, 0, 11);
+    f.publish(0);
+    crashing.die_at_work();
+    EXPECT_THAT(f.lost, ElementsAre(0));
+    f.publish_dropping(1);
+    EXPECT_THAT(f.listed, IsEmpty());
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.dead_lettered.slabs, 1U);
+    EXPECT_EQ(report.dropped.slabs, 0U);
+    EXPECT_EQ(report.groups.at(1).dropped.slabs, 1U);
+    EXPECT_EQ(f[0].progress.totals().first_dead_letters.slabs, 1U);
+    EXPECT_EQ(f[1].progress.totals().first_dropped.slabs, 0U);
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(BrokerGroups, GroupsDropTheSameSlabOnce) {
+    GroupsFixture f(2, {{"a", kDropOldest}, {"b", kDropOldest}, {"extra", {.optional = true}}});
+    f.publish(0);
+    f.publish(1);
+    f.publish_dropping(2);
+    EXPECT_THAT(f.listed, ElementsAre(Pair("a", 0)));
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.dropped.slabs, 1U);
+    for (const GroupReport& group : report.groups) EXPECT_EQ(group.dropped.slabs, 1U) << group.name;
+    EXPECT_TRUE(report.conserved());
+}
+
+TEST(BrokerGroups, TheOldestSlabOfAllGroupsIsDropped) {
+    GroupsFixture f(2, {{"a", kDropOldest}, {"b", kDropOldest}});
+    GroupConsumer a(f, 0, 11, 1);
+    f.publish(0);
+    a.release_next();
+    a.die();
+    f.publish(1);
+    f.publish_dropping(2);
+    EXPECT_THAT(f.listed, ElementsAre(Pair("b", 0))) << "batch 1 waits in both";
 }
 
 TEST(BrokerGroups, EndsWithoutWaitingForAnOptionalGroup) {
@@ -367,7 +457,7 @@ TEST(BrokerGroups, EndsWithoutWaitingForAnOptionalGroup) {
 }
 
 TEST(BrokerGroups, ARequiredGroupWithoutConsumersHoldsThePool) {
-    GroupsFixture f(2, {{"a"}, {"b"}, {"extra", true}});
+    GroupsFixture f(2, {{"a"}, {"b"}, {"extra", {.optional = true}}});
     GroupConsumer a(f, 0, 11);
     for (std::uint64_t batch = 0; batch < 2; ++batch) {
         f.publish(batch);
@@ -464,7 +554,7 @@ TEST(BrokerGroups, AnAbortDismissesEveryGroup) {
 // --- the report ---
 
 TEST(BrokerGroups, ReportsWholeSlabs) {
-    GroupsFixture f(6, {{"a"}, {"b"}, {"extra", true}}, {.max_failures = 1});
+    GroupsFixture f(6, {{"a"}, {"b"}, {"extra", {.optional = true}}}, {.max_failures = 1});
     const auto whole = [&](SlabState state) { return f.report().slabs[static_cast<std::size_t>(state)]; };
     f.broker->step();
     EXPECT_EQ(whole(SlabState::Filling), 1U);

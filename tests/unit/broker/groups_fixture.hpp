@@ -1,8 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "producer/broker/run_records.hpp"
@@ -27,9 +31,9 @@ struct GroupsFixture : FixtureRun {
         ProgressLog progress{memory};
     };
 
-    explicit GroupsFixture(std::uint32_t slabs, const std::vector<ConsumerGroup>& of = {{"a"}, {"b"}},
+    explicit GroupsFixture(std::uint32_t slabs, const std::vector<ConsumerGroup>& its_groups = {{"a"}, {"b"}},
                            const BrokerOptions& options = {})
-        : FixtureRun(slabs) {
+        : FixtureRun(slabs), of(its_groups) {
         for (std::size_t i = 0; i < of.size(); ++i) groups.push_back(std::make_unique<Group>(slabs));
         std::vector<BrokerGroup> brokers;
         for (std::size_t i = 0; i < of.size(); ++i)
@@ -45,6 +49,10 @@ struct GroupsFixture : FixtureRun {
         options.allowed_uids = {1000};
         options.on_completed = [this](const PublishedSlab& slab) { completed.push_back(slab.first_batch); };
         options.on_dead_letter = [this](const PublishedSlab& slab) { lost.push_back(slab.first_batch); };
+        if (group.policy.drops_for_run())
+            options.on_dropped = [this, name = group.name](const SlabTicket& ticket, std::span<const std::byte>) {
+                listed.emplace_back(name, batches.at(ticket.slab));
+            };
         return options;
     }
 
@@ -53,10 +61,36 @@ struct GroupsFixture : FixtureRun {
         broker->step();
         return groups.front()->ledger.count(SlabState::Filling) > 0;
     }
+    // As publish(). The egress waits for the slab, and asks for the oldest one.
+    void publish_dropping(std::uint64_t batch) {
+        std::optional<WriteLoan> loan;
+        std::atomic<bool> has_slab{false};
+        std::thread egress([&] {
+            loan = exchange->wait_for_slab(SlabExchange::WhenNone::DropOldest);
+            has_slab = true;
+        });
+        while (!has_slab) broker->step();
+        egress.join();
+        fill(std::move(*loan), batch);
+    }
+    void publish(std::uint64_t batch) {
+        broker->step();
+        fill(*exchange->wait_for_slab(), batch);
+    }
+    void fill(WriteLoan loan, std::uint64_t batch) {
+        batches[loan.slab()] = batch;
+        exchange->publish(
+            std::move(loan),
+            {.first_batch = batch, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = (batch + 1) * 4});
+        broker->step();
+    }
     Group& operator[](std::size_t group) { return *groups[group]; }
 
+    const std::vector<ConsumerGroup> of;
     std::vector<std::unique_ptr<Group>> groups;
-    std::vector<std::uint64_t> completed, lost;  // batches, as the run learns of them
+    std::vector<std::uint64_t> completed, lost;                 // batches, as the run learns of them
+    std::vector<std::pair<std::string, std::uint64_t>> listed;  // group and batch that it dropped
+    std::map<std::uint32_t, std::uint64_t> batches;             // latest, by slab
 };
 
 // A consumer of one group.

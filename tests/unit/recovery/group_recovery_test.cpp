@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,7 @@ struct Fuse {
 };
 Fuse armed;
 
+constexpr GroupPolicy kDropOldest{.when_full = WhenFull::DropOldest};
 constexpr std::uint32_t kRows = 4;
 constexpr std::uint32_t kPool = 3;
 constexpr std::uint64_t kBatches = 8;
@@ -51,7 +54,7 @@ SlabLayout layout_of_groups() {
 // What the run learns, also from producers that die.
 struct Learned {
     std::uint64_t begun = 0;  // batches
-    std::array<std::uint64_t, kBatches> completed{}, lost{};
+    std::array<std::uint64_t, kBatches> completed{}, lost{}, listed{};
 };
 
 // A producer of a run with groups, over the run's own memory. The first one creates it.
@@ -95,7 +98,13 @@ struct GroupsProducer : FixtureRun {
                                .max_failures = 1,
                                .progress = &records[i]->progress,
                                .on_completed = [this](const auto& slab) { ++learned.completed[slab.first_batch]; },
-                               .on_dead_letter = [this](const auto& slab) { ++learned.lost[slab.first_batch]; }}});
+                               .on_dead_letter = [this](const auto& slab) { ++learned.lost[slab.first_batch]; },
+                               .on_dropped =
+                                   [this](const SlabTicket& ticket, std::span<const std::byte> filled) {
+                                       const auto contents = SlabContents::read(filled, layout.names.nonce, ticket);
+                                       ++learned.listed[contents.batches.at(0).batch];
+                                   }}});
+            if (!group.policy.drops_for_run()) brokers.back().options.on_dropped = nullptr;
         }
         broker = std::make_unique<Broker>(std::move(brokers), *exchange, watch, clock);
     }
@@ -107,6 +116,21 @@ struct GroupsProducer : FixtureRun {
         broker->step();
         auto loan = exchange->wait_for_slab(SlabExchange::WhenNone::Return);
         if (!loan) return ADD_FAILURE() << "no slab for batch " << batch, void();
+        fill(std::move(loan), batch, skipped);
+    }
+    // The egress waits for the slab, and asks for the oldest one.
+    void publish_dropping(std::uint64_t batch) {
+        std::optional<WriteLoan> loan;
+        std::atomic<bool> has_slab{false};
+        std::thread egress([&] {
+            loan = exchange->wait_for_slab(SlabExchange::WhenNone::DropOldest);
+            has_slab = true;
+        });
+        while (!has_slab) broker->step();
+        egress.join();
+        fill(std::move(loan), batch, 0);
+    }
+    void fill(std::optional<WriteLoan> loan, std::uint64_t batch, std::uint32_t skipped) {
         SlabWriter writer(loan->bytes(), layout.layout);
         writer.begin({.run_nonce = layout.names.nonce,
                       .epoch = records.front()->memory.epoch(),
@@ -193,7 +217,7 @@ struct DeathAt {
 };
 
 TEST_F(GroupRecovery, APublicationThatTheFirstGroupCountedIsCompleted) {
-    layout_.groups = {{"a"}, {"b"}, {"c", true}};
+    layout_.groups = {{"a"}, {"b"}, {"c", {.optional = true}}};
     for (const DeathAt& death : {DeathAt{"ledger.publish", 1},
                                  {"ledger.ready", 1},
                                  {"progress.written", 2},
@@ -339,6 +363,28 @@ void produce(GroupsProducer& producer) {
     producer.publish(5);
 }
 
+// Drops in one group and in two, of a slab that is lost and of others.
+void produce_dropping(GroupsProducer& producer) {
+    ProducersConsumer a(producer, 0, 11);
+    for (std::uint64_t batch = 0; batch < 3; ++batch) {
+        producer.publish(batch);
+        a.release_all();
+    }
+    producer.publish_dropping(3);
+    a.release_all();
+    ProducersConsumer b(producer, 1, 12, 1);
+    b.receive();
+    b.work_on(b.tickets.at(0));
+    b.die();
+    ProducersConsumer next(producer, 1, 13);
+    next.release_all();
+    producer.publish_dropping(4);
+    a.release_all();
+    producer.publish_dropping(5);
+}
+
+std::uint64_t dropped_of(const ProgressRecord& totals) { return totals.dropped / kRows; }
+
 void check_recovered(const GroupsProducer& next, const Learned& learned) {
     for (std::uint32_t slab = 0; slab < kPool; ++slab) {
         std::vector<std::uint64_t> in_use, free;
@@ -352,24 +398,31 @@ void check_recovered(const GroupsProducer& next, const Learned& learned) {
             EXPECT_EQ(generation, in_use.empty() ? free.front() : in_use.front() + 1) << slab;
     }
     const ProgressRecord& whole = next.whole.totals;
-    EXPECT_LE(whole.published.slabs, learned.begun);
-    EXPECT_GE(whole.published.slabs + 1, learned.begun);
+    const std::uint64_t published = whole.published.slabs + dropped_of(whole);
+    EXPECT_LE(published, learned.begun);
+    EXPECT_GE(published + 1, learned.begun);
     for (std::size_t group = 0; group < next.records.size(); ++group) {
         EXPECT_EQ(next.records[group]->memory.epoch(), next.records[0]->memory.epoch());
         const ProgressRecord totals = next.records[group]->progress.totals();
-        EXPECT_EQ(totals.published.slabs + totals.dropped / kRows, whole.published.slabs) << group;
+        EXPECT_EQ(totals.published.slabs + dropped_of(totals), published) << group;
+        EXPECT_EQ(totals.dropped_waiting.slabs, dropped_of(totals)) << group;
         EXPECT_EQ(totals.items_through, whole.items_through) << group;
         EXPECT_EQ(totals.skipped, whole.skipped) << group;
     }
     std::uint64_t completed = 0;
     std::uint64_t lost = 0;
+    std::uint64_t listed = 0;
     for (std::uint64_t batch = 0; batch < kBatches; ++batch) {
         completed += learned.completed[batch];
         lost += learned.lost[batch];
+        listed += learned.listed[batch];
+        EXPECT_LE(learned.lost[batch] + learned.listed[batch], 1U) << "both lost and dropped: " << batch;
     }
     // The last of them may have been counted and not learned.
     EXPECT_TRUE(whole.completed.slabs == completed || whole.completed.slabs == completed + 1) << whole.completed.slabs;
     EXPECT_EQ(whole.dead_letters.slabs, lost);
+    // The last of them may have been listed and not counted.
+    EXPECT_TRUE(dropped_of(whole) == listed || dropped_of(whole) + 1 == listed) << dropped_of(whole) << " " << listed;
     for (const PublishedSlab& slab : next.whole.in_flight)
         EXPECT_EQ(learned.completed[slab.first_batch], 0U) << slab.first_batch;
 }
@@ -378,7 +431,8 @@ void check_recovered(const GroupsProducer& next, const Learned& learned) {
 void finish(GroupsProducer& next, const Learned& learned) {
     EXPECT_TRUE(next.report().conserved());
     EXPECT_EQ(next.report().completed.slabs, next.whole.totals.completed.slabs);
-    const std::uint64_t published = next.whole.totals.published.slabs;
+    const std::uint64_t dropped = dropped_of(next.whole.totals);
+    const std::uint64_t published = next.whole.totals.published.slabs + dropped;
     std::vector<std::unique_ptr<ProducersConsumer>> consumers;
     const auto release_all = [&] {
         for (int round = 0; round < 5; ++round)
@@ -397,44 +451,59 @@ void finish(GroupsProducer& next, const Learned& learned) {
     next.broker->step();
     EXPECT_TRUE(next.broker->ended());
     const BrokerReport report = next.report();
-    EXPECT_EQ(report.published.slabs, published + 2);
+    EXPECT_EQ(report.published.slabs, published + 2 - dropped);
     EXPECT_EQ(report.in_flight.slabs, 0U);
-    EXPECT_EQ(report.completed.slabs + report.dead_lettered.slabs, published + 2);
+    EXPECT_EQ(report.completed.slabs + report.dead_lettered.slabs, published + 2 - dropped);
     EXPECT_TRUE(report.conserved());
     std::uint64_t not_learned = 0;
     for (std::uint64_t batch = 0; batch < published + 2; ++batch) {
         EXPECT_LE(learned.completed[batch] + learned.lost[batch], 1U) << batch;
-        not_learned += learned.completed[batch] + learned.lost[batch] == 0 ? 1U : 0U;
+        not_learned += learned.completed[batch] + learned.lost[batch] + learned.listed[batch] == 0 ? 1U : 0U;
     }
     EXPECT_LE(not_learned, 1U) << "only the completion that was counted last";
 }
 
+struct History {
+    std::vector<ConsumerGroup> groups;
+    void (*produce)(GroupsProducer&);
+};
+const History kHistories[] = {
+    {{{"a"}, {"b"}, {"extra", {.optional = true}}}, produce},
+    {{{"a"}, {"b", kDropOldest}, {"c", kDropOldest}, {"extra", {.optional = true}}}, produce_dropping}};
+
 TEST_F(GroupRecovery, AnyDeathOfAProducerCostsNothing) {
-    layout_.groups = {{"a"}, {"b"}, {"extra", true}};
-    int passes = 1;
-    for (; producer_dies({"", passes}, produce); ++passes) {
-        SCOPED_TRACE(passes);
-        const auto next = go_on();
-        check_recovered(*next, *learned_);
-        finish(*next, *learned_);
-        if (HasFailure()) return;
+    for (const History& history : kHistories) {
+        layout_.groups = history.groups;
         begin_again();
+        int passes = 1;
+        for (; producer_dies({"", passes}, history.produce); ++passes) {
+            SCOPED_TRACE(passes);
+            const auto next = go_on();
+            check_recovered(*next, *learned_);
+            finish(*next, *learned_);
+            if (HasFailure()) return;
+            begin_again();
+        }
+        EXPECT_GT(passes, 60) << "the failpoints of this history";
+        EXPECT_EQ(learned_->lost[1], 1U);
     }
-    EXPECT_GT(passes, 60) << "the failpoints of this history";
-    EXPECT_EQ(learned_->lost[1], 1U);
+    EXPECT_THAT(learned_->listed, testing::ElementsAre(1, 0, 1, 0, 0, 0, 0, 0)) << "of the second history";
 }
 
 TEST_F(GroupRecovery, AnyDeathOfARecoveryCostsNothing) {
-    layout_.groups = {{"a"}, {"b"}, {"extra", true}};
-    int in_recovery = 1;
-    for (int passes = 1; producer_dies({"", passes}, produce); ++passes) {
-        SCOPED_TRACE(std::to_string(passes) + ", then " + std::to_string(in_recovery));
-        in_recovery = dies({"", in_recovery}, [&] { go_on(); }) ? in_recovery + 1 : 1;
-        const auto next = go_on();
-        check_recovered(*next, *learned_);
-        finish(*next, *learned_);
-        if (HasFailure()) return;
+    for (const History& history : kHistories) {
+        layout_.groups = history.groups;
         begin_again();
+        int in_recovery = 1;
+        for (int passes = 1; producer_dies({"", passes}, history.produce); ++passes) {
+            SCOPED_TRACE(std::to_string(passes) + ", then " + std::to_string(in_recovery));
+            in_recovery = dies({"", in_recovery}, [&] { go_on(); }) ? in_recovery + 1 : 1;
+            const auto next = go_on();
+            check_recovered(*next, *learned_);
+            finish(*next, *learned_);
+            if (HasFailure()) return;
+            begin_again();
+        }
     }
 }
 

@@ -85,6 +85,13 @@ TEST(EgressPlan, ABatchMayNotFillMoreSlabsThanARunThatDrops) {
         config.slabs = 22;
         EXPECT_NO_THROW(plan_of(config, 4096));
     }
+    config.when_full = "wait";
+    config.slabs = 21;
+    config.group = "a=npy\nextra=checksum,optional";
+    EXPECT_NO_THROW(plan_of(config, 4096));
+    config.group = "a=npy\nb=checksum,drop-oldest";
+    EXPECT_THAT(test::error_of<ConfigError>([&] { plan_of(config, 4096); }),
+                testing::HasSubstr("drop-oldest in group b has 21"));
 }
 
 TEST(EgressPlan, SharesAsSetUpToASlabsLimit) {
