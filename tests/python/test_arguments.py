@@ -112,7 +112,10 @@ class Arguments(World):
             "max_delay": SECONDS,
             "visibility_timeout": SECONDS,
             "kill_stalled": [1, "yes", None],
-            "groups": [5, "masks", None, [5], ["Masks"], ["a", "a"], ["a,optional"], [f"g{i}" for i in range(9)]],
+            "groups": [
+                *(5, "masks", None, [5], ["Masks"], ["a", "a"], ["a,optional"], [f"g{i}" for i in range(9)]),
+                *({"a": "npy"}, {"a": None}, {5: offramp.Group("npy")}, {"A": offramp.Group("npy")}),
+            ],
         }
 
         def call(name, value):
@@ -161,9 +164,21 @@ class Arguments(World):
                 self.refuses(f"a batch {batch!r:.80}", lambda: list(egress.pending([batch])))
             wrong = {"timeout": ["1", True, -1, float("nan"), HUGE, [1]]}
             self.require_refused(offramp.Egress.drain, wrong, lambda name, value: egress.drain(value))
-            wrong = {"consumers": [*COUNTS, 0, 65]}
-            self.require_refused(offramp.Egress.scale, wrong, lambda name, value: egress.scale(value))
+            wrong = {"consumers": [*COUNTS, 0, 65], "group": NAMES}
+            self.require_refused(
+                offramp.Egress.scale, wrong, lambda name, value: egress.scale(**{"consumers": 1, name: value})
+            )
             self.assertEqual(0, egress.stats().batches_submitted)
+
+    def test_a_group(self):
+        wrong = {
+            "processor": [*NAMES, None, "", "a,b"],
+            "consumers": [*COUNTS, 0, 65],
+            "optional": [1, "yes", None],
+        }
+        self.require_refused(
+            offramp.Group, wrong, lambda name, value: offramp.Group(**{"processor": "npy", name: value})
+        )
 
     def test_packed(self):
         with offramp.Egress(self.new(), {"x": ("float32", (4, None, 3))}, "cpu", slabs=2) as egress:

@@ -51,6 +51,12 @@ class Maps(Egresses):
         self.assertEqual((3, 6, 6), (stats.batches_submitted, stats.samples_submitted, stats.samples_completed))
         self.assertEqual(self.expected(), self.results())
 
+    def test_groups_are_passed_on(self):
+        groups = {"arrays": offramp.Group("npy"), "sums": offramp.Group("checksum")}
+        offramp.map(self.batches, self.model, output=self.output, groups=groups)
+        self.assertEqual({f"arrays/{key}": row for key, row in self.expected().items()}, self.results())
+        self.assertEqual(6, len((self.output / "sums" / "checksums.tsv").read_text().splitlines()))
+
     def test_it_is_resumed(self):
         self.assertEqual(2, self.map(self.batches[:2], self.model, resume=True).batches_submitted)
         self.assertEqual(1, self.map(self.batches, self.model, resume=True).batches_submitted)

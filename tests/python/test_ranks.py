@@ -208,6 +208,7 @@ class Ranks(World):
             ({"rank": 2, "ranks": 2}, "the rank is 2. Give 0 to 1"),
             ({"rank": 0, "ranks": 2, "output": "s3://bucket/x"}, "object store, which does not go with several ranks"),
             ({"rank": 0, "ranks": 2, "processor": None}, "processor"),
+            ({"groups": {"arrays": offramp.Group("npy")}}, "groups do not go with ranks yet. Omit groups"),
         ):
             with self.subTest(arguments), self.assertRaisesRegex(offramp.BadArgument, reason):
                 offramp.ranks.egress(**{"output": self.output, "processor": "npy", **arguments})

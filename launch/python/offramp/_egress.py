@@ -527,6 +527,7 @@ class Egress:
         """
         self._require_own()
         consumers = _validate.whole("consumers", consumers, MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}", least=1)
+        group = _validate.text("group", group)
         if self._consumers is None or self._run is None:
             raise BadArgument(
                 "this Egress has no consumers to scale. It starts them for processor= or groups=, with the first batch. "

@@ -11,12 +11,12 @@ import os
 import time
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
-from offramp._dead_letters import reason_of_the_first
-from offramp._dead_letters import DEAD_LETTERS
+from offramp._dead_letters import DEAD_LETTERS, reason_of_the_first
 from offramp._egress import Egress
 from offramp._errors import BadArgument, ConsumersFailed
+from offramp._groups import MOST_CONSUMERS
 from offramp._keys import key_text_of, keys_of
-from offramp._options import MOST_CONSUMERS, device_of, facts_of, library_options, require_complete
+from offramp._options import device_of, facts_of, library_options, require_complete
 from offramp._run import Run
 from offramp.ranks import PartEgress, SharedWork
 

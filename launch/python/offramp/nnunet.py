@@ -22,7 +22,8 @@ from offramp import _validate
 from offramp._dead_letters import DEAD_LETTERS
 from offramp._egress import Egress
 from offramp._errors import BadArgument, ConsumersFailed
-from offramp._options import MOST_CONSUMERS, new_run_dir
+from offramp._groups import MOST_CONSUMERS
+from offramp._options import new_run_dir
 from offramp._packages import needs
 from offramp._slab import Sample, Slab
 
