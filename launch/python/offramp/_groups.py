@@ -49,10 +49,6 @@ class Group:
         object.__setattr__(self, "consumers", consumers)
         _validate.yes_or_no("optional", self.optional)
 
-    def described(self, name: str, consumers: str = "") -> str:
-        """In the form of the flag --group."""
-        return f"{name}={self.processor}{consumers}{OPTIONAL * self.optional}"
-
 
 class GroupStats(NamedTuple):
     """Counters of one group of an Egress."""
@@ -87,6 +83,11 @@ def groups_started(groups: Sequence[str] | Groups) -> dict[str, Group]:
     return dict(groups)
 
 
+def described(name: str, group: Group, consumers: str = "") -> str:
+    """In the form of the flag --group."""
+    return f"{name}={group.processor}{consumers}{OPTIONAL * group.optional}"
+
+
 class Processing(NamedTuple):
     """What the consumers do that an Egress starts."""
 
@@ -100,9 +101,9 @@ def processing_of(processor: str | None, consumers: int, groups: Groups) -> Proc
     """None if the Egress starts no consumers."""
     if groups:
         return Processing(
-            " ".join(group.described(name) for name, group in groups.items()),
+            " ".join(described(name, group) for name, group in groups.items()),
             ",".join(group.processor for group in groups.values()),
-            [f"--group={group.described(name, f':{group.consumers}')}" for name, group in groups.items()],
+            [f"--group={described(name, group, f':{group.consumers}')}" for name, group in groups.items()],
             [name for name, group in groups.items() if not group.optional],
         )
     if processor is None:

@@ -145,6 +145,16 @@ class GroupsTest(InFolder):
         self.assertEqual({"needed"}, {record["group"] for record in self.groups.records})
         self.assertEqual((0, 3), tuple(each["wanted"] for each in self.groups.describe()))
 
+    def test_a_kills_reason_is_no_line_that_happens_to_be_last(self):
+        """Twin: an error that was printed before the kill is the reason."""
+        for printed, why in (("a usual line", ""), ("offramp-consumer: it is wrong", ": it is wrong")):
+            with self.subTest(printed):
+                self.commands["extra"] = ["sh", "-c", f"echo '{printed}'; kill -9 $$"]
+                self.groups.scaled("extra=1")[1].bring_to(1)
+                self.let_one_end()
+                self.assertEqual(f"extra-1 was killed by SIGKILL{why}", self.groups.describe()[1]["failure"])
+                self.groups.scaled("extra=0")[1].bring_to(0)
+
     def test_a_wrong_scale_is_refused_with_the_names(self):
         for text, why in (
             ("12", "scale 12 names no group, and this run has groups\n.*NAME=N.*scale needed=4; groups: needed, extra"),
