@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace offramp {
@@ -33,6 +35,22 @@ class StringList {
         if (!text.empty()) std::memcpy(at, text.data(), text.size());
         used_ += static_cast<std::size_t>(at - begin) + text.size();
         texts_.push_back(begin);
+    }
+
+    // Room for texts of together this many bytes, one length byte included for each, in one block.
+    void reserve_bytes(std::size_t bytes) { place(bytes + kMostLengthBytes); }
+
+    // Moves the other's texts, which stay in place, behind these.
+    void append(StringList&& other) {
+        if (texts_.empty()) {
+            *this = std::move(other);
+            return;
+        }
+        texts_.insert(texts_.end(), other.texts_.begin(), other.texts_.end());
+        // The last block stays the last: it has room.
+        blocks_.insert(blocks_.end() - 1, std::make_move_iterator(other.blocks_.begin()),
+                       std::make_move_iterator(other.blocks_.end()));
+        other = {};
     }
 
     // Bytewise, ascending.

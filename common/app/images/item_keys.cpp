@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <bit>
 #include <cstdint>
 #include <filesystem>
-#include <span>
-#include <system_error>
-#include <thread>
+#include <functional>
+#include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/held_folder.hpp"
+#include "common/base/in_parts.hpp"
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"
 
@@ -41,12 +43,14 @@ constexpr std::array kExtensions{in_lower_case(".jpg"),  in_lower_case(".jpeg"),
 
 // The length of the last part's extension; 0 if there is none, or if nothing would remain.
 std::size_t image_extension_bytes(std::string_view name) {
+    std::uint64_t number = 0;  // in_lower_case() of what was looked at
     for (std::size_t bytes = 1; bytes <= kLongestExtension && bytes < name.size(); ++bytes) {
         const std::string_view end = name.substr(name.size() - bytes);
         if (end.front() == '/') return 0;
+        number |= in_lower_case(end.substr(0, 1)) << (8 * (bytes - 1));
         if (end.front() != '.') continue;
         const bool is_whole_part = name[name.size() - bytes - 1] == '/';
-        return is_whole_part || std::ranges::find(kExtensions, in_lower_case(end)) == kExtensions.end() ? 0 : bytes;
+        return is_whole_part || std::ranges::find(kExtensions, number) == kExtensions.end() ? 0 : bytes;
     }
     return 0;
 }
@@ -86,6 +90,7 @@ std::string clean_key(std::string_view name) {
 // Calls `take` with every name that an item must not have: its result could be a folder that contains `key`.
 template <typename Take>
 void for_each_name_in_the_way(std::string_view key, const Take& take) {
+    if (key.find('.') == std::string_view::npos) return;
     std::size_t begin = 0;
     for (std::size_t end = key.find('/'); end != std::string_view::npos; begin = end + 1, end = key.find('/', begin)) {
         const std::string_view folder = key.substr(0, end);
@@ -115,21 +120,11 @@ bool is_clean(std::string_view name) {
     return true;
 }
 
-constexpr std::size_t kWorthAThread = 1'000'000;
-
-void sort_concurrently(std::span<std::uint64_t> numbers, unsigned threads) {
-    if (threads < 2 || numbers.size() < kWorthAThread) return std::sort(numbers.begin(), numbers.end());
-    const auto middle = static_cast<std::ptrdiff_t>(numbers.size() / 2);
-    std::nth_element(numbers.begin(), numbers.begin() + middle, numbers.end());
-    const auto lower = [&] { sort_concurrently(numbers.first(numbers.size() / 2), threads / 2); };
-    std::jthread thread;
-    try {
-        thread = std::jthread(lower);
-    } catch (const std::system_error&) {
-        lower();  // the process may start no more threads
-    }
-    sort_concurrently(numbers.subspan(numbers.size() / 2), threads / 2);
-}
+// Finds a view in a set of strings.
+struct HashOfText {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
 
 std::uint64_t key_hash(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 
@@ -145,14 +140,19 @@ std::string_view without_image_extension(std::string_view name) {
 class ItemKeys::Taken {
   public:
     explicit Taken(const ItemKeys& keys) : hashes_(keys.size()) {
-        for (std::uint64_t item = 0; item < keys.size(); ++item) hashes_[item] = key_hash(keys[item]);
-        sort_concurrently(hashes_, std::thread::hardware_concurrency());
+        sort_hashes(keys);
         std::unordered_set<std::uint64_t> repeated;
         for (std::size_t i = 1; i < hashes_.size(); ++i)
             if (hashes_[i] == hashes_[i - 1]) repeated.insert(hashes_[i]);
-        for (std::uint64_t item = 0; !repeated.empty() && item < keys.size(); ++item)
-            if (const std::string_view key = keys[item]; repeated.contains(key_hash(key)))
-                items_of_[std::string(key)].push_back(item);
+        if (repeated.empty()) return;
+        std::mutex mutex;
+        in_parts(keys.size(), [&](std::uint64_t begin, std::uint64_t end) {
+            for (std::uint64_t item = begin; item < end; ++item)
+                if (const std::string_view key = keys[item]; repeated.contains(key_hash(key))) {
+                    const std::lock_guard lock(mutex);
+                    items_of_[std::string(key)].push_back(item);
+                }
+        });
     }
 
     // The items whose keys occur more than once, ascending.
@@ -174,6 +174,42 @@ class ItemKeys::Taken {
     }
 
   private:
+    // Each range of hashes, some ten thousand, is put in its place and sorted by itself. Keys are hashed twice, once to
+    // count each range's: a second list of hashes would take more memory than all else here.
+    void sort_hashes(const ItemKeys& keys) {
+        const int bits = std::clamp(static_cast<int>(std::bit_width(hashes_.size() >> 14U)), 0, 16);
+        const auto range_of = [&](std::uint64_t hash) { return bits == 0 ? 0 : hash >> (64 - bits); };
+        std::vector<std::atomic<std::uint64_t>> ends((std::size_t{1} << bits) + 1);
+        const auto hash_keys = [&](std::uint64_t begin, std::uint64_t end, const auto& take) {
+            std::vector<std::uint64_t> hashes(end - begin), counts(ends.size());
+            for (std::uint64_t item = begin; item < end; ++item)
+                ++counts[range_of(hashes[item - begin] = key_hash(keys[item]))];
+            take(hashes, counts);
+        };
+        in_parts(keys.size(), [&](std::uint64_t begin, std::uint64_t end) {
+            hash_keys(begin, end, [&](const auto&, const auto& counts) {
+                for (std::size_t range = 0; range + 1 < ends.size(); ++range) ends[range + 1] += counts[range];
+            });
+        });
+        for (std::size_t range = 1; range < ends.size(); ++range) ends[range] += ends[range - 1];
+        // From here on ends[range] is where that range's next hash goes, and at last its end.
+        in_parts(keys.size(), [&](std::uint64_t begin, std::uint64_t end) {
+            hash_keys(begin, end, [&](const auto& hashes, auto& counts) {
+                for (std::size_t range = 0; range + 1 < ends.size(); ++range)
+                    counts[range] = ends[range].fetch_add(counts[range]);
+                for (const std::uint64_t hash : hashes) hashes_[counts[range_of(hash)]++] = hash;
+            });
+        });
+        in_parts(
+            ends.size() - 1,
+            [&](std::uint64_t range, std::uint64_t) {
+                const std::uint64_t begin = range == 0 ? 0 : ends[range - 1].load();
+                std::sort(hashes_.begin() + static_cast<std::ptrdiff_t>(begin),
+                          hashes_.begin() + static_cast<std::ptrdiff_t>(ends[range].load()));
+            },
+            1);
+    }
+
     std::vector<std::uint64_t> hashes_;
     std::unordered_map<std::string, std::vector<std::uint64_t>> items_of_;  // of each key whose hash is repeated
     std::unordered_set<std::string> given_;
@@ -181,12 +217,17 @@ class ItemKeys::Taken {
 
 ItemKeys::ItemKeys(StringList names, NamesAre names_are, std::string root)
     : names_(std::move(names)), names_are_(names_are), root_(std::move(root)) {
-    for (std::uint64_t item = 0; item < size(); ++item) {
-        const std::string_view part = part_of(names_[item]);
-        if (is_clean(part)) continue;
-        std::string key = clean_key_of(names_[item], false);
-        if (key != part) others_.emplace(item, std::move(key));
-    }
+    std::mutex mutex;
+    in_parts(size(), [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t item = begin; item < end; ++item) {
+            const std::string_view part = part_of(names_[item]);
+            if (is_clean(part)) continue;
+            std::string key = clean_key_of(names_[item], false);
+            if (key == part) continue;
+            const std::lock_guard lock(mutex);
+            others_.emplace(item, std::move(key));
+        }
+    });
     Taken taken(*this);
     number_equal_keys(taken);
     keep_off_folders(taken);
@@ -234,21 +275,36 @@ void ItemKeys::number_equal_keys(Taken& taken) {
 // Numbers a key if a result file of the item would have the name of another item's folder. This is rare: a.jpg beside a
 // folder a.png.
 void ItemKeys::keep_off_folders(Taken& taken) {
-    std::unordered_set<std::string> in_the_way;
-    std::string folder;
-    for (std::uint64_t item = 0; item < size(); ++item) {
-        const std::string_view key = (*this)[item];
-        const std::string_view its_folder = key.substr(0, key.find_last_of('/') + 1);
-        if (its_folder == folder) continue;
-        folder = its_folder;
-        for_each_name_in_the_way(folder, [&](std::string_view name) { in_the_way.emplace(name); });
-    }
-    for (std::uint64_t item = 0; !in_the_way.empty() && item < size(); ++item) {
-        const std::string met((*this)[item]);
-        std::string key = met;
-        for (std::uint64_t number = 2; in_the_way.contains(key) || (key != met && !taken.take(key)); ++number)
-            key = met + "-" + std::to_string(number);
-        if (key != met) others_.insert_or_assign(item, std::move(key));
+    std::mutex mutex;
+    std::unordered_set<std::string, HashOfText, std::equal_to<>> in_the_way;
+    in_parts(size(), [&](std::uint64_t begin, std::uint64_t end) {
+        std::string_view folder;
+        for (std::uint64_t item = begin; item < end; ++item) {
+            const std::string_view key = (*this)[item], its_folder = key.substr(0, key.find_last_of('/') + 1);
+            if (its_folder == folder) continue;
+            folder = its_folder;
+            for_each_name_in_the_way(folder, [&](std::string_view name) {
+                const std::lock_guard lock(mutex);
+                in_the_way.emplace(name);
+            });
+        }
+    });
+    if (in_the_way.empty()) return;
+    std::vector<std::uint64_t> met;
+    in_parts(size(), [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t item = begin; item < end; ++item) {
+            if (!in_the_way.contains((*this)[item])) continue;
+            const std::lock_guard lock(mutex);
+            met.push_back(item);
+        }
+    });
+    std::sort(met.begin(), met.end());
+    for (const std::uint64_t item : met) {
+        const std::string before((*this)[item]);
+        std::string key = before;
+        for (std::uint64_t number = 2; in_the_way.contains(key) || (key != before && !taken.take(key)); ++number)
+            key = before + "-" + std::to_string(number);
+        others_.insert_or_assign(item, std::move(key));
     }
 }
 

@@ -8,16 +8,21 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <istream>
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_pictures.hpp"
 #include "common/base/error.hpp"
+#include "common/base/in_parts.hpp"
 
 namespace offramp {
 
@@ -148,29 +153,78 @@ std::string parent_folder(const std::string& file) {
     return parent.empty() ? "." : parent;
 }
 
-FileList read_list(const std::string& input, std::ifstream& file, std::string text) {
-    std::vector<char> block(1U << 16);
-    while (file) {
-        file.read(block.data(), static_cast<std::streamsize>(block.size()));
-        text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+constexpr std::size_t kReadAtOnce = std::size_t{32} << 20, kParsedAtOnce = std::size_t{1} << 20;
+
+// The names that `parse` finds in the rest of `file`, of which `front` has been read. A line ends in `end`, the last
+// one maybe not. All cores parse what was read, so that the text is never in memory as a whole.
+StringList read_names(std::istream& file, std::string_view front, char end,
+                      const std::function<void(std::string_view lines, StringList& names)>& parse) {
+    StringList names;
+    std::size_t room = kReadAtOnce;
+    auto text = std::make_unique_for_overwrite<char[]>(room);
+    std::size_t filled = front.copy(text.get(), room);
+    while (true) {
+        file.read(text.get() + filled, static_cast<std::streamsize>(room - filled));
+        filled += static_cast<std::size_t>(file.gcount());
+        const std::string_view read(text.get(), filled);
+        const std::size_t whole = file ? read.rfind(end) + 1 : filled;
+        // Of a line that begins before `at`, the next one's begin.
+        const auto line_from = [&](std::size_t at) {
+            return at == 0 || at == whole ? at : std::min(read.find(end, at - 1), whole - 1) + 1;
+        };
+        std::vector<StringList> parts((whole + kParsedAtOnce - 1) / kParsedAtOnce);
+        in_parts(
+            whole,
+            [&](std::uint64_t from, std::uint64_t to) {
+                const std::size_t begin = line_from(from);
+                parse(read.substr(begin, line_from(to) - begin), parts[from / kParsedAtOnce]);
+            },
+            kParsedAtOnce);
+        for (StringList& part : parts) names.append(std::move(part));
+        if (!file) return names;
+        filled -= whole;
+        auto next = filled < room / 2 ? nullptr : std::make_unique_for_overwrite<char[]>(room *= 2);
+        std::memmove(next ? next.get() : text.get(), text.get() + whole, filled);
+        if (next) text = std::move(next);
     }
-    if (file.bad()) no_input(input, "the list cannot be read to its end");
-    if (const std::string packing = packing_of(text); !packing.empty())
+}
+
+// Paths of a text file, one a line.
+void parse_lines(std::string_view lines, StringList& names) {
+    names.reserve_bytes(lines.size());
+    while (!lines.empty()) {
+        const std::size_t end = std::min(lines.find('\n'), lines.size());
+        std::string_view line = lines.substr(0, end);
+        lines.remove_prefix(std::min(end + 1, lines.size()));
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        if (line.starts_with('#') || line.find_first_not_of(" \t") == std::string_view::npos) continue;
+        names.push_back(line);
+    }
+}
+
+// Names that end in a zero byte; a torn one at the end is left out.
+void parse_listed(std::string_view text, StringList& names) {
+    names.reserve_bytes(text.size());
+    for (std::size_t end = text.find('\0'); end != std::string_view::npos; end = text.find('\0')) {
+        names.push_back(text.substr(0, end));
+        text.remove_prefix(end + 1);
+    }
+}
+
+FileList read_list(const std::string& input, std::ifstream& file, std::string_view front) {
+    if (const std::string packing = packing_of(front); !packing.empty())
         throw ConfigError("--input '" + printable(input) + "': the file is " + packing, kWanted, ErrorKind::BadInput);
-    if (text.find('\0') != std::string::npos)
-        throw ConfigError(
-            "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)", kWanted,
-            ErrorKind::BadInput);
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
-    std::size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte-order mark, as Windows' editors write it
-    while (begin < text.size()) {
-        const std::size_t end = std::min(text.find('\n', begin), text.size());
-        std::string line = text.substr(begin, end - begin);
-        begin = end + 1;
-        if (line.ends_with('\r')) line.pop_back();
-        if (line.starts_with('#') || line.find_first_not_of(" \t") == std::string::npos) continue;
-        list.names.push_back(line);
-    }
+    // A byte-order mark, as Windows' editors write it, is no part of a path.
+    if (front.starts_with("\xef\xbb\xbf")) front.remove_prefix(3);
+    list.names = read_names(file, front, '\n', [&](std::string_view lines, StringList& names) {
+        if (lines.find('\0') != std::string_view::npos)
+            throw ConfigError(
+                "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
+                kWanted, ErrorKind::BadInput);
+        parse_lines(lines, names);
+    });
+    if (file.bad()) no_input(input, "the list cannot be read to its end");
     if (list.names.empty())
         no_input(input, "no path in this list file",
                  "Write one path per line; blank lines and lines that begin with # are ignored");
@@ -197,7 +251,7 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
         return {.description = "1 file, " + printable(input),
                 .root = parent_folder(input),
                 .names = {fs::path(input).filename().string()}};
-    return read_list(input, file, std::move(front));
+    return read_list(input, file, front);
 }
 
 std::string text_of_listed_files(const FileList& list) {
@@ -213,8 +267,7 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
     std::uint64_t count = 0;
     FileList list{.description = {}, .root = input, .names = {}};
-    if (file >> count && file.get() == '\n')
-        for (std::string name; std::getline(file, name, '\0') && !file.eof();) list.names.push_back(name);
+    if (file >> count && file.get() == '\n') list.names = read_names(file, {}, '\0', parse_listed);
     if (file.bad())
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);

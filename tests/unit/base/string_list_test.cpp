@@ -26,6 +26,22 @@ TEST(StringList, KeepsTextsOfAnyLengthInPlace) {
     for (std::size_t i = 0; i < moved.size(); ++i) EXPECT_EQ(moved[i], text_of(i)) << i;
 }
 
+TEST(StringList, AppendsAnotherInPlace) {
+    StringList list, longer{"b", "c"};
+    list.append(StringList{"a"});
+    list.push_back("a2");
+    longer.reserve_bytes(3U << 20);
+    longer.push_back(std::string(2U << 20, 'd'));
+    const std::string_view moved = longer[1];
+    list.append(std::move(longer));
+    list.append(StringList());
+    list.push_back("e");
+    const std::vector<std::string> wanted{"a", "a2", "b", "c", std::string(2U << 20, 'd'), "e"};
+    ASSERT_EQ(list.size(), wanted.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_EQ(list[i], wanted[i]) << i;
+    EXPECT_EQ(list[3].data(), moved.data());
+}
+
 TEST(StringList, SortsBytewise) {
     using namespace std::string_view_literals;
     StringList list{"b", "\xc3\xa4", "", "a\0b"sv, "a", "B"};

@@ -134,6 +134,30 @@ TEST(FileList, ListsAFolderThatCannotBeRead) {
     EXPECT_THAT(names_of(list), ElementsAre("a.jpg", "locked"));
 }
 
+// Both kinds of list, longer than what is read and parsed at a time, with lines that are longer, too.
+TEST(FileList, ReadsALongListAsAShortOne) {
+    const TempFolder folder;
+    std::vector<std::string> names;
+    std::string lines = "# first\n", listed;
+    for (std::size_t i = 0; lines.size() < (70U << 20); ++i) {
+        const std::size_t longer = i == 100'000 ? 40U << 20 : i % 10'000 == 5 ? 1U << 20 : i % 91;
+        names.push_back(std::to_string(i) + std::string(longer, static_cast<char>('a' + i % 26)));
+        lines += names.back() + (i % 3 == 0 ? "\r\n" : "\n") + (i % 7 == 0 ? "\n# " + names.back() + "\n" : "");
+    }
+    for (const std::string& name : names) (listed += name) += '\0';
+    const std::string in_lines = folder.write("list.txt", lines.substr(0, lines.size() - 1));
+    const bool is_equal = names_of(list_image_files(in_lines)) == names;
+    EXPECT_TRUE(is_equal);
+    const std::string count = std::to_string(names.size()) + "\n";
+    const bool is_equal_listed = names_of(read_listed_files("in", folder.write("list", count + listed))) == names;
+    EXPECT_TRUE(is_equal_listed);
+    listed.pop_back();
+    EXPECT_THAT(error_of([&] { read_listed_files("in", folder.write("list", count + listed)); }).what(),
+                HasSubstr("is truncated"));
+    lines[lines.size() / 2] = '\0';
+    EXPECT_THAT(error_of([&] { list_image_files(folder.write("list.txt", lines)); }).what(), HasSubstr("zero bytes"));
+}
+
 TEST(FileList, ResolvesAListFileRelativeToItsFolder) {
     const TempFolder folder;
     const std::string list = folder.write("lists/some.txt", "\xef\xbb\xbf../z.jpg\r\n\n  \n# no\n/abs/b.png\na b.jpg");

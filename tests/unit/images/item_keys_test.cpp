@@ -68,17 +68,22 @@ TEST(ItemKeys, KeepSpacesAndLettersOfAnyScript) {
     EXPECT_EQ(make_item_keys(files), names);
 }
 
-// So many that several threads sort their hashes.
+// So many that several threads work on parts of them.
 TEST(ItemKeys, FewEqualOnesAreFoundAmongMillions) {
     constexpr std::uint64_t kNames = 2'100'000;
     StringList names;
     for (std::uint64_t i = 0; i < kNames; ++i)
-        names.push_back((i % 2 == 0 ? "even/" : "odd/") + std::to_string(i == 7 ? kNames - 1 : i) + ".jpg");
+        names.push_back(i == 1'000'000 ? "even/8.png/b.jpg"
+                                       : (i % 2 == 0 ? "even/" : "odd/") + std::to_string(i == 7 ? kNames - 1 : i) +
+                                             (i == 1'999'998 ? "\n.jpg" : ".jpg"));
     const ItemKeys keys(std::move(names));
     EXPECT_EQ(keys[6], "even/6");
     EXPECT_EQ(keys[7], "odd/2099999.jpg");
     EXPECT_EQ(keys[kNames - 1], "odd/2099999.jpg-2");
     EXPECT_EQ(keys[kNames - 3], "odd/2099997");
+    EXPECT_EQ(keys[8], "even/8-2");
+    EXPECT_EQ(keys[1'000'000], "even/8.png/b");
+    EXPECT_EQ(keys[1'999'998], "even/1999998_");
 }
 
 TEST(ItemKeys, HiddenFilesKeepTheirNames) { EXPECT_THAT(make_item_keys({".jpg"}), ElementsAre(".jpg")); }
