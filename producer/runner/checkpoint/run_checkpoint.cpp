@@ -198,15 +198,27 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
       result_folders_(config, config.catalogue.text("write-path")),
       tiles_(config, source, std::move(stitched)) {
     const std::string path = folder_ + "/" + kCheckpointName;
-    CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source));
+    const std::optional<Checkpoint> found = read_checkpoint(path);
+    // A producer of this run may have died before it had a result to take over.
+    if (earlier == EarlierWork::DoneAgain && found && found->run_id != config.run_id) fail_other_work(folder_, *found);
+    const bool many_may_write = !config.samples_folder.empty(), is_named = source.max_key_bytes() > 0;
+    std::unique_ptr<WholeFile> items_file;
+    const auto begin_items_file = [&] {
+        const std::string items_path = folder_ + "/" + kItemsFileName;
+        items_file = new_items_file(lock_.folder().through(items_path),
+                                    write_failure(items_path, "; --resume then continues from here"), many_may_write);
+    };
+    const auto write_items = [&](std::span<const std::uint64_t> hashes) {
+        if (items_file) write_hashes(*items_file, hashes);
+    };
+    // Each item is hashed once, unless an earlier run's file turns out to be of no use.
+    if (is_named && (earlier == EarlierWork::DoneAgain || !found)) begin_items_file();
+    source_hash_ = offramp::source_hash(source, write_items);
+    CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source_hash_));
     // The total is the same, so a higher --limit only adds items.
     if (is_known_as_a_whole(source))
         identity.facts[CheckpointIdentity::kItemsOfTheWhole] = std::to_string(source.items_of_the_whole());
-    const std::optional<Checkpoint> found = read_checkpoint(path);
-    if (earlier == EarlierWork::DoneAgain) {
-        // A producer of this run may have died before it had a result to take over.
-        if (found && found->run_id != config.run_id) fail_other_work(folder_, *found);
-    } else {
+    if (earlier != EarlierWork::DoneAgain) {
         check_same_work(found, identity, source, share_of(source, config), folder_,
                         earlier == EarlierWork::Recovered ? "recover" : "--resume");
         if (found) {
@@ -215,16 +227,11 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         }
     }
     if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
-    const bool many_may_write = !config.samples_folder.empty(), is_named = source.max_key_bytes() > 0;
-    std::unique_ptr<WholeFile> items_file;
-    const bool may_keep = found && earlier != EarlierWork::DoneAgain && found->items() == source.items();
-    if (is_named && !(may_keep && hashes_in(folder_, *found))) {
-        const std::string items_path = folder_ + "/" + kItemsFileName;
-        items_file = new_items_file(lock_.folder().through(items_path),
-                                    write_failure(items_path, "; --resume then continues from here"), many_may_write);
-        hash_items(source, {0, source.items()}, [&](auto hashes) { write_hashes(*items_file, hashes); });
-        items_file->flush();
+    if (is_named && !items_file && !(found->items() == source.items() && hashes_in(folder_, *found))) {
+        begin_items_file();
+        hash_items(source, {0, source.items()}, write_items);
     }
+    if (items_file) items_file->flush();
     writer_ = std::make_unique<CheckpointWriter>(
         path,
         Checkpoint{.run_id = config.run_id,

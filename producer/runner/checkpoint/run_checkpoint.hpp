@@ -52,6 +52,8 @@ class RunCheckpoint {
     // Items of the run's share (share_of()) that are already completed, by earlier runs or by earlier producers of this
     // run. Fixed.
     const ItemRanges& done() const { return done_; }
+    // source_hash() of the source, which is known here.
+    std::uint64_t source_hash() const { return source_hash_; }
     // The number of completed items when this run began.
     std::uint64_t items_before() const { return items_before_; }
     // Call it before handing out a slab's items: results may exist from here on.
@@ -70,6 +72,7 @@ class RunCheckpoint {
     ResultFolders result_folders_;
     std::mutex in_place_;  // guards lock_ and result_folders_
     const TilesInPlace tiles_;
+    std::uint64_t source_hash_ = 0;
     ItemRanges done_;
     std::uint64_t items_before_ = 0;
     std::unique_ptr<CheckpointWriter> writer_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +15,7 @@
 #include "common/app/settings/effects.hpp"
 #include "common/app/settings/processor_results.hpp"
 #include "common/base/error.hpp"
+#include "common/base/in_parts.hpp"
 #include "common/base/log.hpp"
 #include "common/wire/output_forms.hpp"
 #include "common/wire/shape_text.hpp"
@@ -204,11 +206,23 @@ void require_apart(const std::string& folder, const std::string& processor, cons
         refuse(config.input, folder, processor);
     if (!source.has_files()) return;
     std::vector<std::string> read;
-    for (std::uint64_t item = 0; item < source.items(); ++item)
-        // Few inputs end as results do, and only their paths are made and resolved.
-        if (const std::string_view end = source.end_of_file(item); end.empty() || may_end_result(processor, end))
-            if (const std::string file = source.file(item); !file.empty() && may_end_result(processor, file))
-                if (auto name = within.name_of(file)) read.push_back(std::move(*name));
+    std::mutex mutex;  // guards it, and `within`
+    in_parts(source.items(), [&](std::uint64_t begin, std::uint64_t end) {
+        std::string outside;  // the last folder that is not in the results' one
+        for (std::uint64_t item = begin; item < end; ++item) {
+            // Few inputs end as results do, and only their paths are made and resolved.
+            const std::string_view name = source.end_of_file(item);
+            if (!name.empty() && !may_end_result(processor, name)) continue;
+            const std::string file = source.file(item);
+            const std::string_view parent = std::string_view(file).substr(0, file.rfind('/') + 1);
+            if (file.empty() || !may_end_result(processor, file) || (!parent.empty() && parent == outside)) continue;
+            const std::lock_guard lock(mutex);
+            if (auto found = within.name_of(file))
+                read.push_back(std::move(*found));
+            else
+                outside = parent;
+        }
+    });
     if (read.empty()) return;
     std::sort(read.begin(), read.end());
     const ProcessorResults* const known = ProcessorResults::of(processor);

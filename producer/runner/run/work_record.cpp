@@ -36,7 +36,7 @@ void WorkRecord::open_checkpoint(const Predecessor& predecessor) {
 
 void WorkRecord::describe(RunProgress& progress) const {
     progress.items = source_.items();
-    progress.keys_hash = source_hash(source_);
+    progress.keys_hash = checkpoint_ ? checkpoint_->source_hash() : source_hash(source_);
     progress.done_before = done_before();
     keep_settings(place_.run_dir, config_);
     for (const GroupSettings& group : config_.groups()) {

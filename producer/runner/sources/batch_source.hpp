@@ -32,9 +32,9 @@ enum class RowKind {
 };
 
 // A numbered list of items that decode workers turn into rows. Item i is the same input in every run with the same
-// settings. Thread: load() from many concurrently; the rest before the first load. Blocks: load() while it reads.
-// Errors: the constructors throw ConfigError NoInput / BadInput; load() throws UnreadableItem, and nothing else for bad
-// data.
+// settings. Thread: load() from many concurrently; the rest before the first load, about items also from many. Blocks:
+// load() while it reads. Errors: the constructors throw ConfigError NoInput / BadInput; load() throws UnreadableItem,
+// and nothing else for bad data.
 class BatchSource {
   public:
     virtual ~BatchSource() = default;

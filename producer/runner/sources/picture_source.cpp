@@ -16,6 +16,7 @@
 #include "common/base/log.hpp"
 #include "common/wire/shape_text.hpp"
 #include "common/wire/slab_header.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "producer/runner/sources/tiles/picture_cuts.hpp"
 
 namespace offramp {
@@ -77,8 +78,7 @@ class PictureSource final : public BatchSource {
           columns_are_read_(columns_are_read),
           shapes_(std::move(shapes)),
           form_(form) {
-        for (std::uint64_t item = 0; item < items(); ++item)
-            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+        max_key_bytes_ = bytes_of_longest_key(*this);
     }
 
     std::string description() const override { return name_ + ": " + pictures_->description(); }

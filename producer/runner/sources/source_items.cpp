@@ -3,7 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <numeric>
 #include <string>
 #include <string_view>
@@ -16,23 +16,23 @@
 
 #include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
+#include "common/base/in_parts.hpp"
 #include "common/wire/shape_text.hpp"
 
 namespace offramp {
 namespace {
 
-// One block of hashes at a time stays in the processor's cache.
-constexpr std::size_t kHashesAtOnce = 4096;
+// All cores hash these, before they are taken.
+constexpr std::uint64_t kHashesAtOnce = 16 * kItemsOfAPart;
 
-std::string as_digits(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
-
-std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
+std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items, const TakeHashes& take = {}) {
     const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
     XXH3_64bits_reset_withSeed(state.get(), items);
     // Items without keys and notes are named by their numbers.
     if (source.max_key_bytes() > 0 || source.has_notes())
         hash_items(source, {0, items}, [&](std::span<const std::uint64_t> hashes) {
             XXH3_64bits_update(state.get(), hashes.data(), hashes.size_bytes());
+            if (take) take(hashes);
         });
     return XXH3_64bits_digest(state.get());
 }
@@ -41,8 +41,7 @@ std::uint64_t hash_of_first(const BatchSource& source, std::uint64_t items) {
 class FirstItems final : public BatchSource {
   public:
     FirstItems(std::unique_ptr<BatchSource> whole, std::uint64_t items) : whole_(std::move(whole)), items_(items) {
-        for (std::uint64_t item = 0; item < (whole_->max_key_bytes() > 0 ? items_ : 0); ++item)
-            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+        if (whole_->max_key_bytes() > 0) max_key_bytes_ = bytes_of_longest_key(*this);
     }
 
     std::string description() const override {
@@ -138,32 +137,40 @@ std::vector<Nested> nested_names(std::span<const TensorSpec> outputs) {
 
 }  // namespace
 
-void hash_items(const BatchSource& source, ItemRange items,
-                const std::function<void(std::span<const std::uint64_t>)>& take) {
+void hash_items(const BatchSource& source, ItemRange items, const TakeHashes& take) {
     const bool has_keys = source.max_key_bytes() > 0, has_notes = source.has_notes();
-    std::array<std::uint64_t, kHashesAtOnce> hashes;
+    std::vector<std::uint64_t> hashes;
     while (items.begin < items.end) {
-        const std::uint64_t count = std::min<std::uint64_t>(items.end - items.begin, hashes.size());
-        for (std::uint64_t i = 0; i < count; ++i) {
-            const std::uint64_t item = items.begin + i, note = has_notes ? source.note_hash(item) : 0;
-            const std::string_view key = has_keys ? source.key(item) : std::string_view();
-            hashes[i] = has_keys ? XXH3_64bits_withSeed(key.data(), key.size(), note) : note;
-        }
-        take(std::span(hashes).first(count));
+        const std::uint64_t count = std::min(items.end - items.begin, kHashesAtOnce);
+        hashes.resize(count);
+        in_parts(count, [&](std::uint64_t begin, std::uint64_t end) {
+            for (std::uint64_t i = begin; i < end; ++i) {
+                const std::uint64_t item = items.begin + i, note = has_notes ? source.note_hash(item) : 0;
+                const std::string_view key = has_keys ? source.key(item) : std::string_view();
+                hashes[i] = has_keys ? XXH3_64bits_withSeed(key.data(), key.size(), note) : note;
+            }
+        });
+        take(hashes);
         items.begin += count;
     }
 }
 
 std::uint64_t source_hash(const BatchSource& source) { return hash_of_first(source, source.items()); }
 
-std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source, source.items()); }
+std::uint64_t source_hash(const BatchSource& source, const TakeHashes& take) {
+    return hash_of_first(source, source.items(), take);
+}
+
+std::string source_fingerprint(const BatchSource& source) { return source_fingerprint(source_hash(source)); }
+
+std::string source_fingerprint(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 std::string source_fingerprint(const BatchSource& source, std::uint64_t items) {
-    return as_digits(hash_of_first(source, items));
+    return source_fingerprint(hash_of_first(source, items));
 }
 
 std::string source_fingerprint(std::span<const std::uint64_t> hashes) {
-    return as_digits(XXH3_64bits_withSeed(hashes.data(), hashes.size_bytes(), hashes.size()));
+    return source_fingerprint(XXH3_64bits_withSeed(hashes.data(), hashes.size_bytes(), hashes.size()));
 }
 
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
@@ -175,8 +182,25 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source) {
     return all;
 }
 
+std::size_t bytes_of_longest_key(const BatchSource& source) {
+    std::atomic<std::size_t> longest{0};
+    in_parts(source.items(), [&](std::uint64_t begin, std::uint64_t end) {
+        std::size_t bytes = 0;
+        for (std::uint64_t item = begin; item < end; ++item) bytes = std::max(bytes, source.key(item).size());
+        for (std::size_t known = longest; known < bytes && !longest.compare_exchange_weak(known, bytes);) {
+        }
+    });
+    return longest;
+}
+
 std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source) {
     std::vector<ItemShapes::Shape> shapes;
+    std::atomic<bool> has_any{false};
+    in_parts(source.items(), [&](std::uint64_t begin, std::uint64_t end) {
+        for (std::uint64_t item = begin; item < end && !has_any; ++item)
+            if (!source.shape(item).empty()) has_any = true;
+    });
+    if (!has_any) return shapes;
     for (std::uint64_t item = 0; item < source.items(); ++item) {
         const std::span<const std::int64_t> shape = source.shape(item);
         if (shape.empty()) continue;

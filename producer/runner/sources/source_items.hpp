@@ -15,16 +15,20 @@
 
 namespace offramp {
 
+using TakeHashes = std::function<void(std::span<const std::uint64_t>)>;
+
 // Calls `take` with a hash of the key and note (note_hash) of each of these items, in order, some at a time. Without
 // keys it is the note alone.
-void hash_items(const BatchSource& source, ItemRange items,
-                const std::function<void(std::span<const std::uint64_t>)>& take);
+void hash_items(const BatchSource& source, ItemRange items, const TakeHashes& take);
 
 // A hash of a source's number of items, and of hash_items(): equal for the same list of names in any place. It ignores
 // the items' contents: a picture replaced under its name counts as the same.
 std::uint64_t source_hash(const BatchSource& source);
+// The same for a source with keys. `take`: as for hash_items(), of all.
+std::uint64_t source_hash(const BatchSource& source, const TakeHashes& take);
 // The same in 16 hexadecimal digits.
 std::string source_fingerprint(const BatchSource& source);
+std::string source_fingerprint(std::uint64_t hash);
 // The fingerprint of a source with only the first items of this one.
 std::string source_fingerprint(const BatchSource& source, std::uint64_t items);
 // That of a source whose items have these hashes.
@@ -32,6 +36,9 @@ std::string source_fingerprint(std::span<const std::uint64_t> hashes);
 
 // hash_items() of all, which identify an item among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
+
+// That of all keys: BatchSource::max_key_bytes().
+std::size_t bytes_of_longest_key(const BatchSource& source);
 
 // The items' shapes (BatchSource::shape()); none if no item has one.
 std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source);

@@ -61,10 +61,14 @@ TEST_F(ItemsFile, ItsBytesAreFrozen) {
 
 TEST_F(ItemsFile, ItsHashesHaveTheFingerprintOfTheirSource) {
     std::vector<std::string> keys;
-    for (int i = 0; i < 10'000; ++i) keys.push_back("item " + std::to_string(i));
+    for (int i = 0; i < 1'100'000; ++i) keys.push_back("item " + std::to_string(i));
     keys[17] = "noted";
     const test::Items items(keys);
     const Hashes hashes = hashes_of_items(items);
+    // The first, the one with a note, and the last, however many are hashed at a time.
+    EXPECT_EQ(hashes[0], hashes_of_items(test::Items({"item 0"}))[0]);
+    EXPECT_EQ(hashes[17], hashes_of_items(test::Items({"noted"}))[0]);
+    EXPECT_EQ(hashes.back(), hashes_of_items(test::Items({"item 1099999"}))[0]);
     EXPECT_EQ(source_fingerprint(hashes), source_fingerprint(items));
     EXPECT_EQ(source_fingerprint(std::span(hashes).first(5000)), source_fingerprint(items, 5000));
     EXPECT_NE(source_fingerprint(items, 5000), source_fingerprint(items, 5001));

@@ -160,6 +160,7 @@ struct GrowingInput : RunCheckpointTest {
         for (std::uint64_t item = 0; item < ordered->items(); ++item) order.emplace_back(ordered->key(item));
         RunCheckpoint checkpoint(config_of("b"), *ordered, EarlierWork::Resumed,
                                  [](const std::exception_ptr&) { ADD_FAILURE(); });
+        EXPECT_EQ(checkpoint.source_hash(), source_hash(*ordered));
         checkpoint.begin({{0, 1}});
         std::vector<std::string> done;
         for (const ItemRange& range : checkpoint.done().list())
@@ -173,6 +174,7 @@ struct GrowingInput : RunCheckpointTest {
         const Items items(keys);
         RunCheckpoint first(config_of("a"), items, EarlierWork::DoneAgain,
                             [](const std::exception_ptr&) { ADD_FAILURE(); });
+        EXPECT_EQ(first.source_hash(), source_hash(items));
         complete(first, done);
     }
     std::string refusal_of(const std::vector<std::string>& keys) {

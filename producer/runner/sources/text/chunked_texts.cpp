@@ -119,12 +119,8 @@ class ChunkedTexts final : public BatchSource {
     std::string_view key_of_whole(std::uint64_t item) const override { return chunk_named(chunks_[item].key).text; }
     std::size_t max_key_bytes() const override { return max_key_bytes_; }
     std::uint64_t note_hash(std::uint64_t item) const override {
-        const std::uint64_t text = chunks_[item].text;
-        if (hashed_text_ != text) {
-            hash_ = input_.hash(text);
-            hashed_text_ = text;
-        }
-        return XXH3_64bits_withSeed(&hash_, sizeof hash_, tokens_->tokenizer_hash());
+        const std::uint64_t hash = hashes_[chunks_[item].text];
+        return XXH3_64bits_withSeed(&hash, sizeof hash, tokens_->tokenizer_hash());
     }
     std::string origin(std::uint64_t item) const override {
         return input_.origin(chunks_[item].text) + ", chunk " + std::to_string(chunk_named(chunks_[item].key).number);
@@ -144,8 +140,11 @@ class ChunkedTexts final : public BatchSource {
     void list(const TokenizerProcess::Settings& settings) {
         const std::uint64_t texts = input_.limit == 0 ? input_.texts : std::min(input_.texts, input_.limit);
         std::vector<std::uint64_t> to_cut;
-        for (std::uint64_t text = 0; text < texts; ++text)
+        hashes_.reserve(texts);
+        for (std::uint64_t text = 0; text < texts; ++text) {
+            hashes_.push_back(input_.hash(text));
             if (may_be_cut(text, settings)) to_cut.push_back(text);
+        }
         const std::vector<std::vector<ChunkPlace>> cut = Cutting(input_, settings, to_cut).done();
         std::size_t next = 0;
         for (std::uint64_t text = 0; text < texts; ++text) {
@@ -201,10 +200,7 @@ class ChunkedTexts final : public BatchSource {
     std::vector<Chunk> chunks_;
     std::size_t max_key_bytes_ = 0;
     std::optional<TokenizedTexts> tokens_;  // borrows the members above
-    // The text whose chunk was requested last: chunks of a text are consecutive. Used by one thread, before the first
-    // load.
-    mutable std::optional<std::uint64_t> hashed_text_;
-    mutable std::uint64_t hash_ = 0;
+    std::vector<std::uint64_t> hashes_;     // of the texts
     std::string description_;
 };
 

@@ -15,6 +15,7 @@
 #include "common/app/texts/listed_texts.hpp"
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
+#include "producer/runner/sources/source_items.hpp"
 #include "producer/runner/sources/text/chunked_texts.hpp"
 
 namespace offramp {
@@ -45,8 +46,7 @@ class TableSource final : public BatchSource {
           tokens_(
               texts_->size(), [this](std::uint64_t item) { return texts_->text(item); }, settings),
           description_(name + ": " + texts_->description() + ", " + tokens_.described()) {
-        for (std::uint64_t item = 0; item < items(); ++item)
-            max_key_bytes_ = std::max(max_key_bytes_, key(item).size());
+        max_key_bytes_ = bytes_of_longest_key(*this);
     }
 
     std::string description() const override { return description_; }
