@@ -82,9 +82,10 @@ void add(std::uint64_t& word, std::uint64_t more) { store_word(word, load_word(w
 
 Heartbeat::Heartbeat(HeartbeatRecord& heartbeat, std::uint64_t session) : heartbeat_(&heartbeat) {
     store_word(heartbeat.session, 0);
-    for (std::uint64_t* word : {&heartbeat.work, &heartbeat.progress, &heartbeat.busy_ns, &heartbeat.slabs,
-                                &heartbeat.samples, &heartbeat.bytes})
+    for (std::uint64_t* word :
+         {&heartbeat.work, &heartbeat.busy_ns, &heartbeat.slabs, &heartbeat.samples, &heartbeat.bytes})
         store_word(*word, 0);
+    progress();
     store_word(heartbeat.session, session);
 }
 

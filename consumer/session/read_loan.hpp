@@ -25,8 +25,8 @@ class Heartbeat {
         std::uint64_t bytes = 0;
     };
 
-    // Clears the values of an earlier session, then stores `session`: from then on the producer trusts the heartbeat
-    // record.
+    // Clears the values of an earlier session, but continues its progress: the producer sees only whether it changed.
+    // Then stores `session`: from then on the producer trusts the heartbeat record.
     Heartbeat(HeartbeatRecord& heartbeat, std::uint64_t session);
 
     // A death after this call counts against this delivery.

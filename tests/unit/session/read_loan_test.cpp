@@ -130,6 +130,7 @@ TEST(Heartbeat, IsUsedOnlyAfterAnEarlierSessionsIsCleared) {
     EXPECT_EQ(bytes.work, 0U);
     EXPECT_EQ(bytes.busy_ns + bytes.slabs + bytes.samples + bytes.bytes, 0U);
     const std::uint64_t before = bytes.progress;
+    EXPECT_EQ(before, 3U) << "the first signs of life must not equal the last ones of the earlier session";
     heartbeat.progress();
     EXPECT_NE(bytes.progress, before);
 }
