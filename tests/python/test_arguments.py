@@ -175,6 +175,7 @@ class Arguments(World):
             "processor": [*NAMES, None, "", "a,b"],
             "consumers": [*COUNTS, 0, 65],
             "optional": [1, "yes", None],
+            "when_full": [1, "drop", "spill", "", None],
         }
         self.require_refused(
             offramp.Group, wrong, lambda name, value: offramp.Group(**{"processor": "npy", name: value})

@@ -148,6 +148,29 @@ class OwnGroups(Loops):
             gate.unlink()
         self.assertEqual({"rows": (1, 0, 0), "arrays": (1, 0, 0)}, self.counters(egress))
 
+    def test_a_group_that_drops_its_oldest_delays_no_other(self):
+        import numpy
+
+        gate = self.work.close_gate("k0")
+        os.environ["GATES"] = str(self.work.gates)
+        self.addCleanup(os.environ.pop, "GATES")
+        groups = {
+            "rows": offramp.Group(f"{self.post}:save", when_full="drop-oldest"),
+            "arrays": offramp.Group("npy"),
+        }
+        out = self.folder / "out"
+        with offramp.Egress(self.run_dir, output=out, groups=groups, slabs=3, samples_per_slab=1) as egress:
+            for number in range(SAMPLES):
+                egress.submit(numpy.zeros((1, 3), "float32"), [f"k{number}"])
+            self.until(lambda: self.counters(egress)["arrays"][0] == SAMPLES, "the other group has every sample")
+            gate.unlink()
+        rows = egress.group_stats()["rows"]
+        self.assertGreater(rows.samples_dropped, 0)
+        self.assertEqual(SAMPLES, rows.samples_completed + rows.samples_dropped)
+        listed = [json.loads(line) for line in (self.run_dir / "dropped.jsonl").read_text().splitlines()]
+        self.assertEqual({"rows"}, {each["group"] for each in listed})
+        self.assertEqual(rows.samples_completed, len(list((out / "rows").glob("**/*.bin"))))
+
     @staticmethod
     def counters(egress):
         return {

@@ -16,6 +16,7 @@ MOST_CONSUMERS = 64  # the size of a run's, or a group's, consumer table
 MOST_GROUPS = 8
 NAME = re.compile(r"[a-z][a-z0-9-]{0,15}", re.ASCII)
 OPTIONAL = ",optional"
+WHEN_FULL = {"wait": "", "drop-oldest": ",drop-oldest"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +28,9 @@ class Group:
                                     "preview": offramp.Group("post.py:show", optional=True)}, output="OUT") as egress:
 
     `processor`: one, as in Egress; no other group may have the same. `consumers`: their number at the start, 1 to 64
-    [1]; those that die are replaced, and Egress.scale() changes the number. `optional`: the group may miss batches. Its
-    oldest waiting slab is dropped when no slab is free, and its failures never reach the loop.
+    [1]; those that die are replaced, and Egress.scale() changes the number. `when_full`: what happens when the loop has
+    a batch and no slab is free: "wait" for the group, or "drop-oldest", its oldest waiting slab. `optional`: the group
+    drops in any case, the run does not wait for it at its end, and its failures never reach the loop.
 
     Errors: BadArgument.
     """
@@ -36,6 +38,7 @@ class Group:
     processor: str
     consumers: int = 1
     optional: bool = False
+    when_full: str = "wait"
 
     def __post_init__(self) -> None:
         processor = _validate.text("a group's processor", self.processor)
@@ -48,13 +51,15 @@ class Group:
         consumers = _validate.whole("a group's consumers", self.consumers, MOST_CONSUMERS, most, least=1)
         object.__setattr__(self, "consumers", consumers)
         _validate.yes_or_no("optional", self.optional)
+        if _validate.text("a group's when_full", self.when_full) not in WHEN_FULL:
+            raise BadArgument(f"a group's when_full is {self.when_full!r:.80}. Give one of {', '.join(WHEN_FULL)}")
 
 
 class GroupStats(NamedTuple):
     """Counters of one group of an Egress."""
 
     samples_completed: int = 0
-    samples_dropped: int = 0  # of an optional group
+    samples_dropped: int = 0
     samples_dead_lettered: int = 0
     slabs_waiting: int = 0  # for a consumer
     slabs_held: int = 0  # by consumers
@@ -84,7 +89,7 @@ def groups_started(groups: Sequence[str] | Groups) -> dict[str, Group]:
 
 
 def described(name: str, group: Group, consumers: str = "") -> str:
-    """In the form of the flag --group."""
+    """In the form of the flag --group, without what happens when no slab is free."""
     return f"{name}={group.processor}{consumers}{OPTIONAL * group.optional}"
 
 
@@ -118,7 +123,7 @@ def fields_of_groups(groups: Sequence[str] | Groups, when_full: str, are_launche
     BadArgument; the library checks names.
     """
     if isinstance(groups, Mapping):
-        names = [f"{name}{OPTIONAL * group.optional}" for name, group in groups.items()]
+        names = [f"{name}{OPTIONAL * each.optional}{WHEN_FULL[each.when_full]}" for name, each in groups.items()]
     else:
         given = _validate.sequence("groups", groups, "('masks', 'vectors')")
         names = [_validate.text("a group", each) for each in given]
