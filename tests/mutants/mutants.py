@@ -571,6 +571,34 @@ MUTANTS = (
         "if (!was_lost || true) next.first_dropped",
         ("recovery_test",),
     ),
+    Mutant(
+        "the rest of a list, less than a part, is left out",
+        "common/base/in_parts.cpp",
+        "count / of_a_part + (count % of_a_part == 0 ? 0 : 1)",
+        "std::max<std::uint64_t>(1, count / of_a_part)",
+        ("base_test",),
+    ),
+    Mutant(
+        "an error in a part is forgotten",
+        "common/base/in_parts.cpp",
+        "    if (failure) std::rethrow_exception(failure);\n",
+        "",
+        ("base_test",),
+    ),
+    Mutant(
+        "parts of a list cut lines",
+        "common/app/images/picture_list.cpp",
+        "std::min(read.find(end, at - 1), whole - 1) + 1",
+        "at",
+        ("images_tests",),
+    ),
+    Mutant(
+        "a range of hashes is not sorted",
+        "common/app/images/item_keys.cpp",
+        "begin = range == 0 ? 0 : ends[range - 1].load();",
+        "begin = ends[range].load();",
+        ("images_tests",),
+    ),
 )
 
 
