@@ -232,7 +232,7 @@ void SimulatedRun::check_fates() const {
 
 // What the next producer learns of the run as a whole: the batches that wait for a required group, and the totals.
 void SimulatedRun::check_predecessor(const Predecessor& predecessor) const {
-    std::uint64_t waiting = 0, completed = 0, lost = 0, groups_with_lost = 0;
+    std::uint64_t waiting = 0, completed = 0, lost = 0;
     const auto open = [this](const Batch& batch) {
         for (std::uint32_t group = 0; group < groups(); ++group)
             if (!is_optional(group) && batch.shares[group].published && !batch.shares[group].over()) return true;
@@ -249,16 +249,8 @@ void SimulatedRun::check_predecessor(const Predecessor& predecessor) const {
     if (predecessor.in_flight.size() != waiting)
         throw Violation(
             fmt::format("{} batches wait, the next producer learns of {}", waiting, predecessor.in_flight.size()));
-    for (std::uint32_t group = 0; group < groups(); ++group)
-        groups_with_lost += !is_optional(group) && std::ranges::any_of(batches_,
-                                                                       [group](const Batch& batch) {
-                                                                           return batch.shares[group].dead_letter;
-                                                                       })
-                                ? 1
-                                : 0;
     const ProgressRecord& totals = predecessor.totals;
-    // Where several groups lost slabs, the record has the largest of their totals (WholeSlabs::adopt).
-    if (groups_with_lost < 2 && (totals.completed.samples != completed || totals.dead_letters.samples != lost))
+    if (totals.completed.samples != completed || totals.dead_letters.samples != lost)
         throw Violation(fmt::format("{} samples were completed and {} lost, the next producer counts {} and {}",
                                     completed, lost, totals.completed.samples, totals.dead_letters.samples));
 }
@@ -285,7 +277,7 @@ void SimulatedRun::check_end() {
     check_fates();
     if (setup_.keeps_letters && !closed_early_) check_letters();
     const BrokerReport report = producer_->broker->report();
-    std::uint64_t completed = 0, dead = 0, lost_by = 0;
+    std::uint64_t completed = 0, dead = 0;
     for (std::uint64_t number = 0; number < batches_.size(); ++number) {
         const Batch& batch = batches_[number];
         completed += batch.completed ? samples_of(number) : 0;
@@ -293,11 +285,9 @@ void SimulatedRun::check_end() {
         if (!aborting_ && !batch.completed && !batch.dead_letter && !batch.dropped && !batch.shares[0].dropped)
             throw Violation(fmt::format("batch {} is lost", number));
         if (groups() == 1 || !batch.dead_letter) continue;
-        lost_by |= (batch.shares[0].dead_letter ? 1U : 0U) | (batch.shares[1].dead_letter ? 2U : 0U);
         counts_.lost_by_one += batch.shares[0].completed || batch.shares[1].completed ? 1 : 0;
     }
-    const bool exact = lost_by != 3 || counts_.recoveries == recoveries_before_;
-    if (exact && (report.completed.samples != completed || report.dead_lettered.samples != dead))
+    if (report.completed.samples != completed || report.dead_lettered.samples != dead)
         throw Violation(fmt::format("{} samples were completed and {} lost, the run reports {} and {}", completed, dead,
                                     report.completed.samples, report.dead_lettered.samples));
 }

@@ -81,7 +81,7 @@ std::uint32_t empty_row(std::uint64_t batch) { return batch % 5 == 3 ? 1 : kBatc
 
 std::vector<ConsumerGroup> groups_of(const Setup& setup) {
     if (setup.groups == 1) return {{}};
-    return {{.name = "masks"}, {.name = "arrays"}, {.name = "preview", .optional = true}};
+    return {{.name = "masks"}, {.name = "arrays"}, {.name = "preview", .policy = {.optional = true}}};
 }
 
 SharedObjects::SharedObjects(const Setup& setup)

@@ -34,7 +34,6 @@ SimulatedRun::SimulatedRun(SharedObjects& shared, const Setup& setup, Twin twin,
       counts_(counts),
       trace_(trace),
       groups_(groups_of(setup)),
-      recoveries_before_(counts.recoveries),
       batches_(setup.batches),
       contents_(setup.slabs) {
     shared_.reset();
@@ -95,7 +94,8 @@ void SimulatedRun::begin_producer(std::vector<std::unique_ptr<RunRecords>> recor
 
 BrokerOptions SimulatedRun::broker_options(std::uint32_t group) {
     BrokerOptions options{.group = groups_[group].name,
-                          .optional = is_optional(group) && twin_ != Twin::HoldsPool,
+                          .policy = {.optional = is_optional(group) && twin_ != Twin::HoldsPool,
+                                     .when_full = setup_.drops_oldest ? WhenFull::DropOldest : WhenFull::Wait},
                           .run_nonce = shared_.names().nonce,
                           .allowed_uids = {1000},
                           .visibility_timeout = kVisibilityTimeout,

@@ -101,7 +101,7 @@ class SimulatedRun {
     void begin_producer(std::vector<std::unique_ptr<RunRecords>> records, std::span<const Predecessor> predecessors);
     BrokerOptions broker_options(std::uint32_t group);
     std::uint32_t groups() const { return setup_.groups; }
-    bool is_optional(std::uint32_t group) const { return groups_[group].optional; }
+    bool is_optional(std::uint32_t group) const { return groups_[group].policy.optional; }
     std::string in_group(std::uint32_t group) const;
     void as_producer(const std::function<void()>& work);
     void as_consumer(SimulatedConsumer& consumer, const std::function<void()>& work);
@@ -172,7 +172,6 @@ class SimulatedRun {
     bool aborting_ = false;
     bool closed_ = false;
     bool closed_early_ = false;
-    std::uint64_t recoveries_before_;
     std::optional<TimePoint> fair_since_;
     std::vector<Batch> batches_;
     struct Contents {
