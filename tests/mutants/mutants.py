@@ -287,8 +287,8 @@ MUTANTS = (
     Mutant(
         "a new run takes an unfinished run's folder",
         "producer/runner/checkpoint/run_checkpoint.cpp",
-        "if (found && found->run_id != config.run_id) fail_other_work(",
-        "if (found && found->ended) fail_other_work(",
+        "found && found->run_id != config.run_id) fail_other_work(",
+        "found && found->ended) fail_other_work(",
         ("checkpoint_test",),
     ),
     Mutant(
