@@ -98,7 +98,12 @@ ExitCode RunOutcome::exit_code(const RunStats& last) const {
     }
     const bool input_is_left = last.sourced + done_before < items;
     if (abandoned || (stopped && input_is_left)) return ExitCode::Interrupted;
-    return broker.dead_lettered.slabs == 0 ? ExitCode::Ok : ExitCode::DeadLetters;
+    // A slab that one group dropped first counts as dropped, also if it became a dead letter of another.
+    const bool has_dead_letters =
+        broker.dead_lettered.slabs > 0 || std::ranges::any_of(broker.groups, [](const GroupReport& group) {
+            return !group.optional && group.dead_lettered.slabs > 0;
+        });
+    return has_dead_letters ? ExitCode::DeadLetters : ExitCode::Ok;
 }
 
 }  // namespace offramp

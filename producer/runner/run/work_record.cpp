@@ -132,7 +132,6 @@ std::uint64_t sourced_by(const Predecessor& predecessor, ItemRange share, const 
 // never leads.
 void note_completed_by(const Predecessor& predecessor, ItemRange share, RunCheckpoint& checkpoint) {
     const ItemRanges waiting = predecessor.waiting();
-    // With several groups, the number of lost samples may be too small, and then that of completed ones too large.
     if (predecessor.totals.dead_letters.samples > 0 ||
         sourced_by(predecessor, share, &checkpoint) != predecessor.totals.completed.samples + waiting.items())
         return;

@@ -30,6 +30,14 @@ TEST(RunOutcome, ARunStoppedBeforeTheEndOfItsInputIsInterrupted) {
     EXPECT_EQ((RunOutcome{.items = 10, .stopped = StopMode::Abandon}.exit_code(all_done())), ExitCode::Interrupted);
 }
 
+TEST(RunOutcome, ReportsDeadLettersOfARequiredGroup) {
+    RunStats stats = all_done();
+    stats.broker.groups = {{.name = "a"}, {.name = "extra", .optional = true, .dead_lettered = {.slabs = 1}}};
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::Ok);
+    stats.broker.groups[0].dead_lettered.slabs = 1;
+    EXPECT_EQ(kToItsEnd.exit_code(stats), ExitCode::DeadLetters) << "of a slab that another group dropped before";
+}
+
 TEST(RunOutcome, ReportsDeadLetters) {
     RunStats stats = all_done();
     stats.broker.completed.samples = 5;
