@@ -60,9 +60,10 @@ void ShortageReport::describe_holders(BrokerReport& report) const {
 void ShortageReport::describe_shortage(BrokerReport& report, bool short_together) const {
     const auto of = [&](SlabState state) { return report.slabs[static_cast<std::size_t>(state)]; };
     if (of(SlabState::Free) > 0 && !short_together) return;
-    // What waits in an optional group is dropped when the egress needs it, or a required group has it and reports it.
+    // What waits in a group that drops is dropped when the egress needs it, or another group has it and reports it.
     const std::uint32_t in_use = of(SlabState::Leased) + of(SlabState::Retired) + of(SlabState::DeadLettered);
-    if (options_.policy.optional && (of(SlabState::Ready) > 0 || in_use == 0)) return;
+    const bool is_dropping = !options_.group.empty() && options_.policy.drops_oldest();
+    if (is_dropping && (of(SlabState::Ready) > 0 || in_use == 0)) return;
     std::size_t living = 0;
     std::size_t staying = 0;
     for (const auto& [id, peer] : peers_) {

@@ -500,6 +500,17 @@ TEST(BrokerGroups, AnOptionalGroupCausesAShortageOnlyByWhatItHolds) {
     EXPECT_EQ(f.report().shortage, f.report().groups.at(1).shortage);
 }
 
+TEST(BrokerGroups, AGroupThatDropsIsNotBlamedForAnothersShortage) {
+    GroupsFixture f(2, {{"b", kDropOldest}, {"a"}});
+    GroupConsumer a(f, 1, 12, 2);
+    for (std::uint64_t batch = 0; batch < 2; ++batch) f.publish(batch);
+    a.receive();
+    f.broker->step();
+    const BrokerReport report = f.report();
+    EXPECT_EQ(report.groups.at(0).shortage, "") << "what waits in b is dropped once a has finished with it";
+    EXPECT_THAT(report.shortage, HasSubstr("group 'a': "));
+}
+
 // --- the end ---
 
 TEST(BrokerGroups, AGroupThatIsDoneDismissesItsConsumersFirst) {
