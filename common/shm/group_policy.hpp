@@ -21,7 +21,7 @@ struct GroupPolicy {
 
     // The accepted words after a name or processor, for errors and help.
     static constexpr const char* kForm = "[,optional][,drop-oldest|spill]";
-    // Stores the words in `policy`. Returns the problem ("has ',twice'"), or nothing if they are valid.
+    // Stores the words in `policy`. Returns the problem ("has 'optional' twice"), or nothing if they are valid.
     static std::optional<std::string> parse(std::string_view words, GroupPolicy& policy);
 
     bool operator==(const GroupPolicy&) const = default;

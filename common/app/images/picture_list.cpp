@@ -168,7 +168,7 @@ StringList read_names(std::istream& file, std::string_view front, char end,
         filled += static_cast<std::size_t>(file.gcount());
         const std::string_view read(text.get(), filled);
         const std::size_t whole = file ? read.rfind(end) + 1 : filled;
-        // Of a line that begins before `at`, the next one's begin.
+        // Where the first line begins that does not begin before `at`.
         const auto line_from = [&](std::size_t at) {
             return at == 0 || at == whole ? at : std::min(read.find(end, at - 1), whole - 1) + 1;
         };
@@ -191,7 +191,7 @@ StringList read_names(std::istream& file, std::string_view front, char end,
 
 // Paths of a text file, one a line.
 void parse_lines(std::string_view lines, StringList& names) {
-    names.reserve_bytes(lines.size());
+    names.reserve_bytes(lines.size() + lines.size() / 128);  // a name of 128 bytes has a second length byte
     while (!lines.empty()) {
         const std::size_t end = std::min(lines.find('\n'), lines.size());
         std::string_view line = lines.substr(0, end);
@@ -204,7 +204,7 @@ void parse_lines(std::string_view lines, StringList& names) {
 
 // Names that end in a zero byte; a torn one at the end is left out.
 void parse_listed(std::string_view text, StringList& names) {
-    names.reserve_bytes(text.size());
+    names.reserve_bytes(text.size() + text.size() / 128);
     for (std::size_t end = text.find('\0'); end != std::string_view::npos; end = text.find('\0')) {
         names.push_back(text.substr(0, end));
         text.remove_prefix(end + 1);

@@ -37,7 +37,7 @@ std::string source_fingerprint(std::span<const std::uint64_t> hashes);
 // hash_items() of all, which identify an item among others; none for a source without keys.
 std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 
-// That of all keys: BatchSource::max_key_bytes().
+// The size of the longest of all keys, for BatchSource::max_key_bytes().
 std::size_t bytes_of_longest_key(const BatchSource& source);
 
 // The items' shapes (BatchSource::shape()); none if no item has one.

@@ -142,6 +142,7 @@ class ChunkedTexts final : public BatchSource {
         std::vector<std::uint64_t> to_cut;
         hashes_.reserve(texts);
         for (std::uint64_t text = 0; text < texts; ++text) {
+            if (text % 4096 == 0 && input_.still_wanted) input_.still_wanted();
             hashes_.push_back(input_.hash(text));
             if (may_be_cut(text, settings)) to_cut.push_back(text);
         }
