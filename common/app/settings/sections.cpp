@@ -338,7 +338,7 @@ bool ResultSettings::has_processor(std::string_view name) const {
 
 std::string ResultSettings::flag_before(std::string_view processor_name) const {
     for (const GroupSettings& one : groups())
-        if (one.processor == processor_name) return "--group " + one.name + "=";
+        if (one.processor == processor_name) return "group '" + one.name + "': processor ";
     return "--processor ";
 }
 

@@ -200,7 +200,7 @@ struct ResultSettings {
     // several processors, or for each group.
     std::string results_folder(const std::string& output_folder, std::string_view processor_name) const;
     bool has_processor(std::string_view name) const;
-    // The flag that names a processor, up to its name, for errors: "--processor ", or "--group NAME=".
+    // The words before a processor's name in an error: "--processor ", or "group 'NAME': processor ".
     std::string flag_before(std::string_view processor_name) const;
     // True if `sink` has the form of a database.
     bool has_database() const;
