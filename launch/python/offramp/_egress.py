@@ -28,6 +28,7 @@ from offramp._groups import (
     GroupStats,
     fields_of_groups,
     groups_started,
+    may_drop,
     processing_of,
     stats_in,
 )
@@ -99,9 +100,8 @@ class Egress:
 
     `groups`: several kinds of post-processing, each with its own consumers, which get every batch: {"masks":
     offramp.Group("mask-png", consumers=8)}, instead of `processor` and `consumers`. Results go to OUTPUT/masks. For
-    consumers that you start yourself, names: ("masks", "preview,optional"). They join with
-    offramp.Consumer(run_dir, group="masks"). A batch is complete when every group has processed it, but for optional
-    ones: their oldest waiting slab is dropped when no slab is free, and their failures do not reach the loop.
+    consumers that you start yourself, names: ("masks", "latest,drop-oldest", "preview,optional"). They join with
+    offramp.Consumer(run_dir, group="masks"). A batch is complete when every group but optional ones has processed it.
 
     A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
     prevents this. A function that is only slow should call slab.progress().
@@ -221,7 +221,7 @@ class Egress:
         self._keys_before = KeysBefore() if self._once and (launch is not None or processing is not None) else None
         named_by = launch.processor if launch else processing and processing.processors
         self._file_names = None if named_by is None else file_names_of(named_by)
-        self._may_drop = when_full != "wait"  # a submitted batch may have no results
+        self._may_drop = when_full != "wait" or may_drop(groups)  # a submitted batch may have no results
         self._numbering = Numbering(
             None if self._checkpoint is None else Comparison(self._checkpoint), self._once, self._keys_before
         )

@@ -28,9 +28,9 @@ class Group:
                                     "preview": offramp.Group("post.py:show", optional=True)}, output="OUT") as egress:
 
     `processor`: one, as in Egress; no other group may have the same. `consumers`: their number at the start, 1 to 64
-    [1]; those that die are replaced, and Egress.scale() changes the number. `when_full`: what happens when the loop has
-    a batch and no slab is free: "wait" for the group, or "drop-oldest", its oldest waiting slab. `optional`: the group
-    drops in any case, the run does not wait for it at its end, and its failures never reach the loop.
+    [1]; those that die are replaced, and Egress.scale() changes the number. `when_full`: with "drop-oldest", the group's
+    oldest waiting slab is dropped when the loop has a batch and no slab is free; with "wait" the loop waits. `optional`:
+    the group drops in any case, the run does not wait for it at its end, and its failures never reach the loop.
 
     Errors: BadArgument.
     """
@@ -88,9 +88,20 @@ def groups_started(groups: Sequence[str] | Groups) -> dict[str, Group]:
     return dict(groups)
 
 
+def words_of(group: Group) -> str:
+    """What the library takes after the group's name."""
+    return f"{OPTIONAL * group.optional}{WHEN_FULL[group.when_full]}"
+
+
 def described(name: str, group: Group, consumers: str = "") -> str:
     """In the form of the flag --group, without what happens when no slab is free."""
     return f"{name}={group.processor}{consumers}{OPTIONAL * group.optional}"
+
+
+def may_drop(groups: Sequence[str] | Groups) -> bool:
+    """Whether a group that the run waits for may drop its oldest batches."""
+    policies = map(words_of, groups.values()) if isinstance(groups, Mapping) else groups
+    return any(WHEN_FULL["drop-oldest"] in words and OPTIONAL not in words for words in policies)
 
 
 class Processing(NamedTuple):
@@ -123,7 +134,7 @@ def fields_of_groups(groups: Sequence[str] | Groups, when_full: str, are_launche
     BadArgument; the library checks names.
     """
     if isinstance(groups, Mapping):
-        names = [f"{name}{OPTIONAL * each.optional}{WHEN_FULL[each.when_full]}" for name, each in groups.items()]
+        names = [f"{name}{words_of(group)}" for name, group in groups.items()]
     else:
         given = _validate.sequence("groups", groups, "('masks', 'vectors')")
         names = [_validate.text("a group", each) for each in given]
