@@ -29,9 +29,13 @@ class Newest(http.server.BaseHTTPRequestHandler):
         self.wfile.write(self.answers.get(self.path, b""))
 
 
+class Server(http.server.ThreadingHTTPServer):
+    allow_reuse_port = True  # a reload starts the next consumer before this one ends (Python 3.11)
+
+
 class show:
     def __init__(self, port="8765"):
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", int(port)), Newest)
+        server = Server(("127.0.0.1", int(port)), Newest)
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def __call__(self, slab):
