@@ -28,9 +28,10 @@ class Group:
                                     "preview": offramp.Group("post.py:show", optional=True)}, output="OUT") as egress:
 
     `processor`: one, as in Egress; no other group may have the same. `consumers`: their number at the start, 1 to 64
-    [1]; those that die are replaced, and Egress.scale() changes the number. `when_full`: with "drop-oldest", the group's
-    oldest waiting slab is dropped when the loop has a batch and no slab is free; with "wait" the loop waits. `optional`:
-    the group drops in any case, the run does not wait for it at its end, and its failures never reach the loop.
+    [1]; those that die are replaced, and Egress.scale() changes the number. `when_full`: with "drop-oldest", the
+    group's oldest waiting slab is dropped when the loop has a batch and no slab is free; with "wait" the loop waits.
+    `optional`: the group drops in any case, the run does not wait for it at its end, and its failures never reach the
+    loop.
 
     Errors: BadArgument.
     """
