@@ -13,7 +13,7 @@ static_assert(!std::is_copy_constructible_v<UniqueFd> && !std::is_copy_assignabl
 static_assert(std::is_nothrow_move_constructible_v<UniqueFd> && std::is_nothrow_move_assignable_v<UniqueFd>);
 
 int open_null() { return ::open("/dev/null", O_RDONLY | O_CLOEXEC); }
-bool is_open(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
+bool is_open_now(int fd) { return ::fcntl(fd, F_GETFD) != -1; }
 
 TEST(UniqueFd, HoldsNothingByDefault) {
     const UniqueFd none;
@@ -26,9 +26,9 @@ TEST(UniqueFd, ClosesAtTheEndOfItsLife) {
     {
         const UniqueFd fd(raw);
         EXPECT_TRUE(fd);
-        EXPECT_TRUE(is_open(raw));
+        EXPECT_TRUE(is_open_now(raw));
     }
-    EXPECT_FALSE(is_open(raw));
+    EXPECT_FALSE(is_open_now(raw));
 }
 
 TEST(UniqueFd, MovesItsDescriptorAndClosesTheOneItReplaces) {
@@ -39,11 +39,11 @@ TEST(UniqueFd, MovesItsDescriptorAndClosesTheOneItReplaces) {
     to = std::move(from);
     EXPECT_EQ(to.get(), first);
     EXPECT_EQ(from.get(), -1);  // NOLINT(bugprone-use-after-move): the empty state is tested
-    EXPECT_FALSE(is_open(second));
+    EXPECT_FALSE(is_open_now(second));
     UniqueFd built(std::move(to));
     EXPECT_EQ(built.get(), first);
     EXPECT_EQ(to.get(), -1);  // NOLINT(bugprone-use-after-move): the empty state is tested
-    EXPECT_TRUE(is_open(first));
+    EXPECT_TRUE(is_open_now(first));
 }
 
 TEST(UniqueFd, SurvivesBeingMovedToItself) {
@@ -52,17 +52,17 @@ TEST(UniqueFd, SurvivesBeingMovedToItself) {
     UniqueFd& same = fd;
     fd = std::move(same);
     EXPECT_EQ(fd.get(), raw);
-    EXPECT_TRUE(is_open(raw));
+    EXPECT_TRUE(is_open_now(raw));
 }
 
 TEST(UniqueFd, ReleasesWithoutClosingAndResetsByClosing) {
     UniqueFd fd(open_null());
     const int raw = fd.release();
     EXPECT_FALSE(fd);
-    EXPECT_TRUE(is_open(raw));
+    EXPECT_TRUE(is_open_now(raw));
     UniqueFd again(raw);
     again.reset();
-    EXPECT_FALSE(is_open(raw));
+    EXPECT_FALSE(is_open_now(raw));
     again.reset();
     EXPECT_EQ(again.get(), -1);
 }
