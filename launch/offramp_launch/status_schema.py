@@ -75,7 +75,7 @@ released_samples released_slabs dead_lettered_samples dropped_samples waiting_sl
 """
 GROUP = {
     **dict.fromkeys(NUMBERS_OF_A_GROUP.split(), is_number),
-    **dict.fromkeys(("name", "shortage"), is_text),
+    **dict.fromkeys(("name", "shortage", "when_full"), is_text),
     "optional": lambda value: isinstance(value, bool),
 }
 FORMS = {

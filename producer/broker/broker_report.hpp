@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/base/duration_histogram.hpp"
+#include "common/shm/group_policy.hpp"
 #include "common/wire/ledger_layout.hpp"
 #include "common/wire/run_progress.hpp"
 #include "producer/ledger/slab_ledger.hpp"
@@ -97,6 +98,7 @@ struct GroupReport {
     std::uint64_t last_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint32_t consumers = 0;        // present
     std::string shortage;               // why it keeps the run from a free slab; empty: it does not
+    WhenFull when_full = WhenFull::Wait;
 };
 
 // How often each reason to refuse a message occurred, by its words (refusals.hpp).

@@ -131,7 +131,8 @@ GroupReport GroupBroker::group_report(const BrokerReport& of_it) const {
             .slabs = of_it.slabs,
             .last_release_ns = of_it.last_release_ns,
             .consumers = static_cast<std::uint32_t>(peers_.present()),
-            .shortage = of_it.shortage};
+            .shortage = of_it.shortage,
+            .when_full = options_.policy.drops_oldest() ? WhenFull::DropOldest : options_.policy.when_full};
 }
 
 }  // namespace offramp

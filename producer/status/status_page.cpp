@@ -37,6 +37,11 @@ std::size_t consumers_between(const BrokerReport& before, const BrokerReport& no
     }));
 }
 
+std::string_view when_full_name(WhenFull policy) {
+    if (policy == WhenFull::DropOldest) return "drop-oldest";
+    return policy == WhenFull::Spill ? "spill" : "wait";
+}
+
 constexpr std::string_view kStateLetters = "FGPLRD";  // by SlabState
 static_assert(kStateLetters.size() == kSlabStates);
 // One letter per slab, unless there are too many for a reader.
@@ -116,6 +121,7 @@ json groups_json(const BrokerReport& broker) {
         const auto of = [&](SlabState state) { return group.slabs[static_cast<std::size_t>(state)]; };
         list.push_back({{"name", group.name},
                         {"optional", group.optional},
+                        {"when_full", when_full_name(group.when_full)},
                         {"released_samples", group.completed.samples},
                         {"released_slabs", group.completed.slabs},
                         {"dead_lettered_samples", group.dead_lettered.samples},

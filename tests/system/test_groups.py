@@ -245,7 +245,8 @@ class Groups(LeavesNothing):
             self.assertEqual(0, run.wait(), run.logs())
             self.assertEqual(self.wanted, {name: data for name, data in run.files().items() if "extra/" not in name})
             extra = self.group_in(run.summary(), "extra")
-            self.assertEqual((True, 0), (extra["optional"], extra["released_samples"]))
+            facts = ("optional", "when_full", "released_samples")
+            self.assertEqual((True, "drop-oldest", 0), tuple(extra[name] for name in facts))
 
     def test_an_optional_group_without_consumers_loses_the_oldest(self):
         with LaunchedRun(*COPY, *GROUPS) as run, run.gate() as gate:
@@ -282,6 +283,7 @@ class Groups(LeavesNothing):
                 tuple(samples[name] for name in ("dropped", "dropped_when_full", "released")),
             )
             arrays, sums = self.group_in(summary, "arrays"), self.group_in(summary, "sums")
+            self.assertEqual(("wait", "drop-oldest"), (arrays["when_full"], sums["when_full"]))
             self.assertEqual((SAMPLES, 0), (arrays["released_samples"], arrays["dropped_samples"]))
             self.assertEqual(
                 (SAMPLES - len(dropped), len(dropped)), (sums["released_samples"], sums["dropped_samples"])

@@ -82,7 +82,9 @@ def groups_summed(reports):
             counts = {name: entry[name] + (group.get(name) or 0) for name in COUNTS_OF_A_GROUP}
             if not group.get("optional"):  # earlier runs have done these for every required group
                 counts["released_samples"] += before
-            whole[group["name"]] = {"name": group["name"], "optional": bool(group.get("optional")), **counts}
+            policy = {"when_full": word} if (word := group.get("when_full") or entry.get("when_full")) else {}
+            kind = {"optional": bool(group.get("optional")), **policy}
+            whole[group["name"]] = {"name": group["name"], **kind, **counts}
     return list(whole.values())
 
 

@@ -4,8 +4,8 @@
 class GroupStatus:
     """
     Owns: how long the run has waited for this group. The producer waits for a slab that every group has finished with,
-    so each wait counts for the required group with the most unfinished slabs, or for several that have as many. An
-    optional group keeps no slab waiting: what it dropped counts. Thread: one.
+    so each wait counts for the group with the most unfinished slabs, or for several that have as many. A group that
+    drops keeps no slab waiting: what it dropped counts. Thread: one.
     """
 
     def __init__(self, name):
@@ -39,11 +39,16 @@ class GroupStatus:
         self._latest = now
         if now[0] != pid or now[1] <= before:
             return  # another producer counts from 0
-        required = [unfinished(each) for each in groups if not each.get("optional")]
-        if own and not own.get("optional") and unfinished(own) >= max(required):
+        awaited = [unfinished(each) for each in groups if not drops(each)]
+        if own and not drops(own) and unfinished(own) >= max(awaited):
             self._here += now[1] - before
         else:
             self._elsewhere += now[1] - before
+
+
+def drops(group):
+    """Whether the group, as the producer reports it, drops a slab that waits for it instead of making the run wait."""
+    return bool(group.get("optional")) or group.get("when_full") == "drop-oldest"
 
 
 def unfinished(group):

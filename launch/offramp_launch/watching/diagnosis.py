@@ -7,7 +7,7 @@ import re
 
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.progress import BUSY, ENDS, LOSSES, seconds_left, settled
-from offramp_launch.supervision.group_status import unfinished
+from offramp_launch.supervision.group_status import drops, unfinished
 from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LISTED_DEATHS = 5
@@ -303,9 +303,9 @@ def describe_slabs(status):
 
 
 def of_the_slowest_group(status):
-    """With groups, the required one with the most unfinished slabs: ` of NAME`."""
-    required = [each for each in status.get("groups") or [] if not each.get("optional")]
-    return f" of {max(required, key=unfinished).get('name')}" if required else ""
+    """With groups, the one with the most unfinished slabs, without groups that drop: ` of NAME`."""
+    awaited = [each for each in status.get("groups") or [] if not drops(each)]
+    return f" of {max(awaited, key=unfinished).get('name')}" if awaited else ""
 
 
 def name_of(consumer):

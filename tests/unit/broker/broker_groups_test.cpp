@@ -429,6 +429,13 @@ TEST(BrokerGroups, GroupsDropTheSameSlabOnce) {
     EXPECT_TRUE(report.conserved());
 }
 
+TEST(BrokerGroups, TheReportNamesThePolicyOfEachGroup) {
+    GroupsFixture f(2, {{"a"}, {"b", kDropOldest}, {"extra", {.optional = true}}});
+    std::vector<WhenFull> policies;
+    for (const GroupReport& group : f.report().groups) policies.push_back(group.when_full);
+    EXPECT_THAT(policies, ElementsAre(WhenFull::Wait, WhenFull::DropOldest, WhenFull::DropOldest));
+}
+
 TEST(BrokerGroups, TheOldestSlabOfAllGroupsIsDropped) {
     GroupsFixture f(2, {{"a", kDropOldest}, {"b", kDropOldest}});
     GroupConsumer a(f, 0, 11, 1);

@@ -306,7 +306,7 @@ class GroupStatusTest(unittest.TestCase):
     def setUp(self):
         self.view = {name: GroupStatus(name) for name in ("slow", "fast", "extra")}
 
-    def see(self, waited, slow=(6, 2), fast=(0, 1), extra=(0, 2), pid=1):
+    def see(self, waited, slow=(6, 2), fast=(0, 1), extra=(0, 2), pid=1, more_of_slow=()):
         """What each group sees of a status in which the run has waited so long. `slow`...: waiting, leased slabs."""
         status = {
             "pid": pid,
@@ -316,7 +316,7 @@ class GroupStatusTest(unittest.TestCase):
             "groups": [
                 {"name": name, "optional": name == "extra", "waiting_slabs": waiting, "leased_slabs": leased, **more}
                 for name, (waiting, leased), more in (
-                    ("slow", slow, {"released_samples": 10, "last_release_ns": 3}),
+                    ("slow", slow, {"released_samples": 10, "last_release_ns": 3, **dict(more_of_slow)}),
                     ("fast", fast, {"released_samples": 30, "last_release_ns": 4}),
                     ("extra", extra, {"released_samples": 20, "dropped_samples": 7}),
                 )
@@ -335,6 +335,16 @@ class GroupStatusTest(unittest.TestCase):
         both = self.waits(self.see(4.0, fast=(7, 1)))
         self.assertEqual({"slow": (3, 0), "fast": (1, 2), "extra": (0, 3)}, both, "both have eight slabs")
         self.assertEqual((3, 1), self.waits(self.see(5.0, extra=(0, 9), fast=(8, 1)))["slow"])
+
+    def test_a_group_that_drops_keeps_no_run_waiting(self):
+        """Twin: with another policy, the same group with the most slabs is waited for."""
+        for policy, waited in (("drop-oldest", {"slow": (0, 2), "fast": (2, 0)}), ("wait", {"slow": (2, 0)})):
+            with self.subTest(policy):
+                self.setUp()
+                self.see(1.0)
+                seen = self.see(3.0, more_of_slow={"dropped_samples": 4, "when_full": policy})
+                self.assertEqual(waited, {name: waits for name, waits in self.waits(seen).items() if name in waited})
+                self.assertEqual(4, seen["slow"]["dropped_samples"])
 
     def test_another_producer_counts_from_the_start(self):
         self.see(100.0)

@@ -522,7 +522,7 @@ class Groups(JobInOutput):
 
         shards = [
             report(0, needed={"released_samples": 5}, extra={"released_samples": 2, "dropped_samples": 3}),
-            report(4, needed={"released_samples": 1}, extra={"released_samples": 1}),
+            report(4, needed={"released_samples": 1, "when_full": "drop-oldest"}, extra={"released_samples": 1}),
             {"samples": {"done_before": 3}, "groups": [{"name": "needed", "optional": False}]},
         ]
         live = {"groups": [{"name": "needed", "consumers": 2, "waiting_slabs": 4, "shortage": "no consumers"}]}
@@ -530,6 +530,7 @@ class Groups(JobInOutput):
         self.assertEqual((13, 0, 8, 4), tuple(needed[name] for name in FIELDS_OF_A_GROUP))
         self.assertEqual((3, 3, 0, 0), tuple(extra[name] for name in FIELDS_OF_A_GROUP))
         self.assertEqual(("no consumers", "", True), (needed["shortage"], extra["shortage"], extra["optional"]))
+        self.assertEqual(("drop-oldest", False), (needed["when_full"], "when_full" in extra), "as far as it is known")
 
     def test_dead_letters_name_worker_and_group(self):
         run_dir = self.folder / "run-1/s2"

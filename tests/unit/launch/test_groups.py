@@ -12,7 +12,7 @@ from unittest import mock
 
 from stage import WATCHDOG_SECONDS, InFolder, OnStage, kill, until
 from test_consume import OwnProgram
-from watched_documents import DOCUMENTS
+from watched_documents import DOCUMENTS, changed
 
 from offramp_launch import consume_command, dead_letters, groups, incidents, live_commands, retries, starting, summary
 from offramp_launch.exit_code import ExitCode, LaunchError
@@ -22,7 +22,7 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.consumer_groups import LONGEST_BACKOFF_SECONDS, ConsumerGroups, GroupPlan
 from offramp_launch.supervision.consumer_slots import UNASKED_END_SECONDS
 from offramp_launch.supervision.events import Timers
-from offramp_launch.watching import drawing
+from offramp_launch.watching import diagnosis, drawing
 from offramp_launch.watching.exposition import text_of
 from offramp_launch.watching.groups import group_rows
 from offramp_launch.watching.metrics import families_of
@@ -708,6 +708,14 @@ class ReportTest(unittest.TestCase):
         )
         self.assertIn("pid 31 of masks holds 1 for", text)
         self.assertIn("  group preview (optional): 0 of 1 consumer, ", text)
+
+    def test_no_group_that_drops_is_blamed_for_a_wait(self):
+        """Twin: one that waits is."""
+        for policy, blamed in (("drop-oldest", "masks"), ("wait", "vectors")):
+            masks, vectors, preview = GROUPED["status"]["groups"]
+            vectors = {**vectors, "waiting_slabs": 9, "when_full": policy}
+            document = changed("grouped", status={"groups": [masks, vectors, preview]})
+            self.assertIn(f"waits for consumers of {blamed}:", diagnosis.sentence(document).text)
 
     def test_top_has_a_row_for_each_group(self):
         text = "\n".join(line.plain for line in drawing.draw(GROUPED, Rates(), 110, 40))
