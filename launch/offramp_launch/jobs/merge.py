@@ -92,7 +92,9 @@ class Merging:
                 continue
             try:
                 step(group)
-            except LaunchError as problem:
+            except (LaunchError, OSError) as caught:
+                remedy = "Check that this host can read and write the job's folders"
+                problem = caught if isinstance(caught, LaunchError) else LaunchError(str(caught), remedy)
                 if not group or problem.code == ExitCode.INTERRUPTED:
                     raise
                 named = LaunchError(f"merging group {group.name}: {problem.what}", problem.fix, problem.code)

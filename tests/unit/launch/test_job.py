@@ -892,6 +892,29 @@ class GroupsTest(InAFolder):
         self.assertTrue(job_merge.is_merged(self.work))
         self.assertFalse((self.work.output / ".offramp-shards").exists())
 
+    def test_only_a_required_groups_unreadable_folder_fails_the_merge(self):
+        for index in range(2):
+            self.record(index)
+        digest = job_merge.digest
+
+        def failing(folder):
+            def read(path):
+                if path.parent.name == folder:
+                    raise OSError(errno.ESTALE, "Stale file handle", str(path))
+                return digest(path)
+
+            return mock.patch.object(job_merge, "digest", read)
+
+        with failing("a"):
+            problem = self.refused(ExitCode.SYSTEM, self.merge)
+        self.assertRegex(problem, "merging group a: .*Stale file handle: '.*a/lines.tsv'")
+        self.assertTrue((self.work.output / "b/records.jsonl").exists())
+        with failing("extra"):
+            self.assertRegex(self.merge(), "merging group extra: .*Stale file handle")
+        self.assertTrue((self.work.output / "a/lines.tsv").exists())
+        self.merge()
+        self.assertTrue(job_merge.is_merged(self.work))
+
     def test_a_shards_unmerged_optional_group_is_merged_with_the_job(self):
         segments = self.work.place(1) / "extra/.offramp-segments/1"
         segments.mkdir(parents=True)
