@@ -186,8 +186,8 @@ class Worker:
 
     def scale(self):
         """A worker whose run has not begun is asked again later."""
-        with contextlib.suppress(LaunchError):
-            for group, wanted in list(self.to_be_scaled.items()):
+        for group, wanted in list(self.to_be_scaled.items()):
+            with contextlib.suppress(LaunchError):
                 self.ask({"do": "scale", "consumers": wanted})
                 del self.to_be_scaled[group]
 

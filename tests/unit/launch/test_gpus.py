@@ -497,7 +497,8 @@ class Groups(JobInOutput):
         with mock.patch("offramp_launch.gpus.workers.Child"), mock.patch("offramp_launch.gpus.workers.StoppedProcess"):
             worker.begin(0, self.folder / "s0", self.folder / "log", [], 5, ())
         self.assertEqual({"needed": "needed=0"}, worker.to_be_scaled)
-        asked, answers = [], [LaunchError("its run has not begun"), {}, {}]
+        refusal = LaunchError("its run has not begun")
+        asked, answers = [], [refusal, refusal, refusal, {}, {}]
 
         def ask(request):
             asked.append(request["consumers"])
@@ -508,7 +509,9 @@ class Groups(JobInOutput):
             worker.scale_to(3, "extra")
             self.assertEqual({"needed": "needed=0", "extra": "extra=3"}, worker.to_be_scaled, "asked again later")
             worker.scale()
-        self.assertEqual((["needed=0", "needed=0", "extra=3"], {}), (asked, worker.to_be_scaled))
+            self.assertEqual({"needed": "needed=0"}, worker.to_be_scaled, "a refusal for one group leaves the others")
+            worker.scale()
+        self.assertEqual((["needed=0", "extra=3"] * 2 + ["needed=0"], {}), (asked, worker.to_be_scaled))
 
     def test_counts_of_groups_add_up_over_shards(self):
         """Of each shard its last attempt counts; earlier ones did samples for every required group."""
