@@ -14,7 +14,7 @@ from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import Backoff
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
 from offramp_launch.gpus.workers import command_of, workers_of
-from offramp_launch.gpus.shares import GROUPS, following, share
+from offramp_launch.gpus.shares import GROUPS, following, share, shared
 from offramp_launch.gpus.status import (
     COUNTS,
     consumers_of,
@@ -80,6 +80,7 @@ class GpusSupervisor(ProcessLoop):
     def __init__(self, plan, display):
         super().__init__(plan, display)
         self._job, self._bounds = plan.job, plan.bounds
+        self._bounds_of_groups = {group.name: group.follows for group in plan.groups if group.follows}
         self._workers = workers_of(plan.workers, plan.run_dir, plan.starts_ahead)
         self._records_before = records = plan.job.records()
         self._todo = collections.deque(plan.job.missing(records))
@@ -422,24 +423,34 @@ class GpusSupervisor(ProcessLoop):
         return {"before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _scale_group(self, text):
-        """Divides a group's consumers among the workers."""
+        """Divides a group's consumers, or their bounds, among the workers."""
         plan, to = group_scaled(self._plan.groups, text)
-        wanted, working = count(to, f"scale {plan.name}"), self._shares()
+        working = self._shares()
+        bounds = Bounds.of(to, most_of_this_machine(), len(working) * MOST_CONSUMERS)
+        wanted = 0 if bounds else count(to, f"scale {plan.name}")
         if wanted and not len(working) <= wanted <= len(working) * MOST_CONSUMERS:
             raise UsageError(
                 f"scale {text} is out of bounds",
                 f"Give 0, or {len(working)}, one for each worker, to {len(working) * MOST_CONSUMERS} consumers",
             )
         self._require_consumers_are_accepted()
-        before = self._group_wanted(plan)
+        before, followed = self._group_wanted(plan), self._follows_group(plan)
         for number, workers in enumerate(working):
             for worker in workers:
-                own = share(wanted, len(working), number, 0)
                 worker.shares[GROUPS] = [
-                    with_number(line, own) if parsed(line).name == plan.name else line for line in worker.shares[GROUPS]
+                    shared(with_number(line, bounds or wanted), len(working), number)
+                    if parsed(line).name == plan.name
+                    else line
+                    for line in worker.shares[GROUPS]
                 ]
-                worker.scale_to(own, plan.name)
-        more = waits_for(plan, wanted)
+                worker.scale_to(worker.group(plan.name).number, plan.name)
+        if bounds:
+            self._bounds_of_groups[plan.name] = bounds
+            wanted = self._group_wanted(plan)
+            more = f", autoscaled for each worker from now on, within {bounds} in all"
+        else:
+            again = f"scale {plan.name}={self._bounds_of_groups.get(plan.name)}"
+            more = (f"; autoscaling is off ({again} turns it on)" if followed else "") + waits_for(plan, wanted)
         self._display.note(f"scale: {plan.name}: {before} -> {wanted} consumers{more}")
         return {"group": plan.name, "before": before, "consumers": wanted, "more": more, **self._describe()}
 
@@ -460,9 +471,17 @@ class GpusSupervisor(ProcessLoop):
 
     def _following(self):
         """As supervision/scaling.py reports for one run, over all workers. Each worker reports its own changes."""
-        if not self._bounds:
-            return None
-        return {"bounds": str(self._bounds), "follows": self._follows(), "changes": None, "mean_consumers": None}
+        return following_report(self._bounds, self._follows())
+
+    def _follows_group(self, plan):
+        return any(worker.group(plan.name).bounds for worker in self._workers if not worker.is_out)
+
+    @property
+    def following_of_groups(self):
+        """As ConsumerGroups.following(), over all workers."""
+        bounds = self._bounds_of_groups.items()
+        plans = {plan.name: plan for plan in self._plan.groups}
+        return {name: following_report(each, self._follows_group(plans[name])) for name, each in bounds}
 
     def _group_wanted(self, plan):
         return sum(max(worker.consumers_of(plan.name) for worker in workers) for workers in self._shares())
@@ -478,6 +497,7 @@ class GpusSupervisor(ProcessLoop):
                 "wanted": self._group_wanted(plan),
                 "alive": alive[plan.name],
                 "failure": self._failure_of(plan.name),
+                "following": self.following_of_groups.get(plan.name),
             }
             for plan in self._plan.groups
         ]
@@ -511,6 +531,11 @@ class GpusSupervisor(ProcessLoop):
         for worker in self._workers:
             deaths += [{**death, "who": f"{worker.name}: {death['who']}"} for death in worker.deaths()]
         return sorted(deaths, key=lambda death: death["time"])[-KEPT_DEATHS:]
+
+
+def following_report(bounds, follows):
+    """None where autoscaling was never on."""
+    return {"bounds": str(bounds), "follows": follows, "changes": None, "mean_consumers": None} if bounds else None
 
 
 def reported_by_run(code):

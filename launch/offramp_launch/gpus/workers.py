@@ -15,7 +15,7 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.devices import Device
-from offramp_launch.gpus.shares import GROUPS, begun_with, first_of, least_of
+from offramp_launch.gpus.shares import GROUPS, begun_with, least_of
 from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.groups import parsed
@@ -91,7 +91,7 @@ class Worker:
     def consumers(self):
         """The number set, of all groups; with autoscaling, the number alive once its run has begun."""
         if GROUPS in self.shares:
-            return first_of(self.shares)
+            return sum(self.consumers_of(group.name) for group in self.groups())
         alive = len(self.status.get("consumers") or []) if self.follows else 0
         return max(least_of(self.shares["consumers"]), alive)
 
@@ -117,8 +117,14 @@ class Worker:
         """Its groups, with its share of their consumers."""
         return [parsed(line) for line in self.shares.get(GROUPS, ())]
 
-    def consumers_of(self, group):
-        return next((each.consumers for each in self.groups() if each.name == group), 0)
+    def group(self, name):
+        return next(each for each in self.groups() if each.name == name)
+
+    def consumers_of(self, name):
+        """As `consumers`, of one group."""
+        group = self.group(name)
+        alive = sum(each.get("group") == name for each in self.status.get("consumers") or [])
+        return group.bounds.within(alive) if group.bounds else group.consumers
 
     def ended(self):
         """Returns the worker's reaped process."""

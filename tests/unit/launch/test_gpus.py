@@ -474,6 +474,51 @@ class Groups(JobInOutput):
             with self.assertRaisesRegex(LaunchError, why):
                 supervisor._scale(text)
 
+    def test_the_bounds_of_a_group_are_divided_among_the_workers(self):
+        supervisor = self.supervisor()
+        for text, number, more, report, shares in (
+            (
+                "needed=2..7",
+                2,
+                ", autoscaled for each worker from now on, within 2..7 in all",
+                ("2..7", True),
+                ("1..4", "1..3"),
+            ),
+            ("needed=4", 4, "; autoscaling is off (scale needed=2..7 turns it on)", ("2..7", False), ("2", "2")),
+            ("needed=6", 6, "", ("2..7", False), ("3", "3")),
+            (
+                "needed=3..9",
+                3,
+                ", autoscaled for each worker from now on, within 3..9 in all",
+                ("3..9", True),
+                ("2..5", "1..4"),
+            ),
+        ):
+            answer = supervisor._scale(text)
+            needed, extra = answer["groups"]
+            following = needed["following"]
+            self.assertEqual((number, more), (answer["consumers"], answer["more"]))
+            self.assertEqual((number, report), (needed["wanted"], (following["bounds"], following["follows"])))
+            self.assertEqual((2, None), (extra["wanted"], extra["following"]))
+            self.assertEqual(number + 2, answer["consumers_wanted"])
+            self.assertEqual(shares, tuple(worker.group("needed").number for worker in supervisor.workers))
+        supervisor.workers[0].status = {"consumers": [{"group": "needed"}] * 4 + [{"group": "extra"}]}
+        self.assertEqual(5, supervisor._describe()["groups"][0]["wanted"], "4 alive, and at least one of the other")
+        for text in ("needed=0..4", "needed=5..3", "needed=1..129"):
+            with self.assertRaisesRegex(LaunchError, "is out of bounds\n.*Give MIN..MAX, from 1 to 128"):
+                supervisor._scale(text)
+
+    def test_bounds_of_a_groups_flag_are_reported(self):
+        plan = self.plan(self.begun(self.folder / "output"))
+        plan.groups[0].follows = Bounds(2, 7)
+        for _, shares in plan.workers:
+            shares["group"][0] = "needed=npy:1..4"
+        supervisor = GpusSupervisor(plan, mock.Mock())
+        self.addCleanup(supervisor.close)
+        needed, extra = supervisor._describe()["groups"]
+        following = needed["following"]
+        self.assertEqual(("2..7", True, None), (following["bounds"], following["follows"], extra["following"]))
+
     def test_the_failure_of_a_workers_optional_group_is_shown(self):
         supervisor = self.supervisor()
         broken = supervisor.workers[1]
