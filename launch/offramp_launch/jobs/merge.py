@@ -74,7 +74,7 @@ class Merging:
     """
     Joins the results, then writes the checkpoint that counts them, then finishes the output. Only a complete output is
     finished, as that also removes files of dead programs: while shards are missing, other hosts may be writing there.
-    `ask`: runs a program. `note`: reports the failure of an optional group.
+    `ask`: runs a program. `note`: reports failures that are not raised.
     """
 
     def __init__(self, places, job, records, ask, note):
@@ -85,7 +85,10 @@ class Merging:
         self.not_merged: list[str] = []  # the optional groups that failed
 
     def each(self, step):
-        """Errors: LaunchError, the first of step(group), but not of an optional group; other groups come first."""
+        """
+        Errors: LaunchError, the first of step(group), but not of an optional group; other groups come first, and their
+        failures are noted.
+        """
         problems = []
         for group in self._groups:
             if group and group.name in self.not_merged:
@@ -102,6 +105,8 @@ class Merging:
                     self._leave_out(group, named)
                 else:
                     problems.append(named)
+        for problem in problems[1:]:
+            self._note(str(problem))
         if problems:
             raise problems[0]
 

@@ -872,6 +872,16 @@ class GroupsTest(InAFolder):
         self.merge()
         self.assertTrue(job_merge.is_merged(self.work))
 
+    def test_every_required_group_that_fails_is_reported(self):
+        for index in range(2):
+            self.record(index)
+        self.failing = {"join-shards a", "join-shards b"}
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            problem = self.refused(ExitCode.CANNOT_WRITE, job_merge.merge, mock.Mock(), self.work, False, self.ask)
+        self.assertIn("merging group a: the disk is full", problem)
+        self.assertEqual("[job] merging group b: the disk is full\n    Make room\n", printed.getvalue())
+
     def test_an_optional_group_that_fails_is_merged_later(self):
         for index in range(2):
             self.record(index)
