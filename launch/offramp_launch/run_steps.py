@@ -22,6 +22,7 @@ from offramp_launch.exit_code import (
     NO_ROOM,
     UsageError,
     WriteError,
+    in_one_line,
     shell_code,
     way_to_write,
     write_errors,
@@ -266,13 +267,12 @@ def finish_all(plan, finishing, words):
     first: tuple = (int(ExitCode.OK), None)
     for group, (program, *flags) in plan.finishing_commands():
         code, why = finish(plan, finishing, [program, *words, *flags, "--run-id", plan.run_id])
-        if group and why:
-            why = f"group {group.name}: {why}"
         if group and group.optional and code not in (ExitCode.OK, ExitCode.INTERRUPTED):
-            note = f"{why}; the run does not fail, as the group is optional. --resume merges them once that is mended"
+            fix = "Fix it, then continue the run with --resume. The run succeeds without it, because the group is optional"
+            note = in_one_line(f"group {group.name} is not merged: {why}\n{fix}")
             announce({"log-format": plan.log_format}, f"{note}\n    Its log: {plan.run_dir.log('finish')}")
         elif first[0] == ExitCode.OK:
-            first = code, why
+            first = code, f"group {group.name}: {why}" if group and why else why
         if code == ExitCode.INTERRUPTED:
             break
     return first

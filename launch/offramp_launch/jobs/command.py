@@ -53,10 +53,7 @@ def start(places, argv):
     except OSError as problem:
         if problem.errno in NO_ROOM:  # the launcher reports it for every command
             raise
-        raise LaunchError(
-            f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}",
-            "Check that the shared folders are mounted on this host",
-        ) from problem
+        raise job_merge.error_of_file(problem) from problem
 
 
 def job_of(flags):

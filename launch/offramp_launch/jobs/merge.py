@@ -7,7 +7,17 @@ import pathlib
 
 from offramp_launch import sink
 from offramp_launch.arguments import take_values, without_values
-from offramp_launch.exit_code import ExitCode, InputError, LaunchError, NotFoundError, UsageError, WriteError
+from offramp_launch.exit_code import (
+    NO_ROOM,
+    ExitCode,
+    InputError,
+    LaunchError,
+    NotFoundError,
+    UsageError,
+    WriteError,
+    in_one_line,
+    way_to_write,
+)
 from offramp_launch.groups import FLAG as GROUP, alone_of, groups_in
 from offramp_launch.jobs import files as job_files
 from offramp_launch.jobs.folder import SHARDS
@@ -82,7 +92,7 @@ class Merging:
         before = job_files.read(job.folder / "summary.json") or {}
         left = before.get("not_merged") if before.get("job") == job.id and not before.get("partial") else None
         self._groups = [group for group in groups_in(job.facts["flags"]) if not left or group.name in left] or [None]
-        self.not_merged: list[str] = []  # the optional groups that failed
+        self.not_merged: dict[str, str] = {}  # why, by the name of an optional group that failed
 
     def each(self, step):
         """
@@ -96,13 +106,13 @@ class Merging:
             try:
                 step(group)
             except (LaunchError, OSError) as caught:
-                remedy = "Check that this host can read and write the job's folders"
-                problem = caught if isinstance(caught, LaunchError) else LaunchError(str(caught), remedy)
+                problem = caught if isinstance(caught, LaunchError) else error_of_file(caught)
                 if not group or problem.code == ExitCode.INTERRUPTED:
                     raise
                 named = LaunchError(f"merging group {group.name}: {problem.what}", problem.fix, problem.code)
                 if group.optional:
-                    self._leave_out(group, named)
+                    self.not_merged[group.name] = problem.in_one_line()
+                    self._note_left_out(named)
                 else:
                     problems.append(named)
         for problem in problems[1:]:
@@ -110,10 +120,10 @@ class Merging:
         if problems:
             raise problems[0]
 
-    def _leave_out(self, group, problem):
-        self.not_merged.append(group.name)
-        stay = f"Its results stay in {self._job.output / SHARDS} until {way_to_merge(self._job)} merges them"
-        self._note(f"{problem}\n    The rest does not fail, as the group is optional. {stay}")
+    def _note_left_out(self, problem):
+        why = "The merge succeeds without it, because the group is optional"
+        stay = f"Its results stay in {self._job.output / SHARDS}. Fix the cause, then {way_to_merge(self._job)}"
+        self._note(f"{problem}\n    {why}. {stay}")
 
     def join(self, group):
         """Joins the shards' files of a group, or those of a job without groups."""
@@ -162,8 +172,25 @@ class Merging:
 
 def way_to_merge(job):
     if job.is_of_one_host():
-        return "the same run with --resume"
-    return f"./launch/offramp job merge --job {job.folder}"
+        return "continue the run with --resume"
+    return f"run ./launch/offramp job merge --job {job.folder}"
+
+
+def groups_not_merged(job):
+    """Why, by the name of an optional group that the last merge left out."""
+    return (job_files.read(job.folder / "summary.json") or {}).get("not_merged") or {}
+
+
+def lines_not_merged(job, not_merged):
+    for name, why in not_merged.items():
+        yield "  " + in_one_line(f"group {name} is not merged: {why}\nFix it, then {way_to_merge(job)}")
+
+
+def error_of_file(problem):
+    """The LaunchError for an OSError of a file of the job."""
+    kind = WriteError if problem.errno in NO_ROOM else LaunchError
+    what = f"{problem.filename or 'a file of the job'}: {problem.strerror or problem}"
+    return kind(what, way_to_write(problem, "Check that the shared folders are mounted on this host"))
 
 
 def is_within(name, folder):
@@ -263,15 +290,15 @@ def sums(job, records):
     }
 
 
-def summary_of(job, records, missing, not_merged=()):
-    """`not_merged`: the names of optional groups."""
+def summary_of(job, records, missing, not_merged):
+    """`not_merged`: why, by the name of an optional group."""
     whole = sums(job, records)
     return {
         "job": job.id,
         "output": str(job.output),
         "partial": bool(missing),
         "missing": missing,
-        "not_merged": list(not_merged),
+        "not_merged": not_merged,
         **whole,
         "conserved": whole["conserved"] and not missing and job.items == sum(whole[name] for name in COUNTS),
         "seconds": round(sum(record["seconds"] for record in records.values()), 3),
@@ -335,8 +362,7 @@ def summary_lines(job, summary):
     yield f"{job.id}: {summary['done']} of {job.items} items of {len(summary['shards'])} shards are in {summary['output']}"
     yield from lines_of_groups(summary)
     yield from losses(summary)
-    for name in summary.get("not_merged") or []:
-        yield f"  NOT MERGED group {name}: merge again once that is mended"
+    yield from lines_not_merged(job, summary.get("not_merged") or {})
     if summary["partial"]:
         yield f"  PARTIAL    shards {as_ranges(summary['missing'])} are not in it; merge again when they are done"
         yield f"  or resume  once no shard is running, remove {' and '.join(str(folder / SHARDS) for _, folder in job.claimed())} and start a run with --resume, which makes the rest"

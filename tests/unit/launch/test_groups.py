@@ -535,7 +535,8 @@ class RunTest(OnStage):
             (
                 "b",
                 0,
-                "group b: merging the outputs ended with exit code 73.* is a folder; the run does not fail.*--resume merges",
+                "group b is not merged: merging the outputs ended with exit code 73.* is a folder. Fix it, then continue "
+                "the run with --resume. The run succeeds without it, because the group is optional\n",
             ),
             ("a", 73, "group a: merging the outputs ended with exit code 73.* is a folder"),
             ("a b", 73, "offramp: group a: merging the outputs ended with exit code 73.* is a folder"),
