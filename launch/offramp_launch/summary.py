@@ -270,7 +270,7 @@ def leaves_work(summary):
     """Whether the same command with --resume can do more: work is left, and no setting must be fixed first."""
     samples = _counts(summary.get("samples"))
     if summary["exit"] == ExitCode.OK:
-        return bool(samples.get("dropped_when_full"))
+        return bool(samples.get("dropped_when_full") or summary.get("not_merged"))
     if summary["exit"] == ExitCode.BAD_INPUT and _counts(summary.get("failure_cause")).get("kind") == "model":
         return False  # it fails again on the same items
     if summary["exit"] in FAILS_AT_START:

@@ -255,7 +255,7 @@ def supervise(work, go_on):
         producer,
         watch_on,
         lambda *ended: conclude(work, *ended),
-        lambda _, whole: gpus_summary.lines(whole, unit, str(job.output), go_on(whole)),
+        lambda _, whole: gpus_summary.lines(whole, unit, job, go_on(whole)),
         unit,
         lambda _: plan.run_dir.status(),
         f"{workers} ({', '.join(device.name for device, _ in plan.workers)}), {job.items} {unit} in {counted(job.shards, 'shard')}"
@@ -278,6 +278,7 @@ def conclude(work, supervisor, code, finishing, seconds):
         try:
             ask_program = functools.partial(ask, run_dir=run_dir, lock=plan.output_lock, finishing=finishing)
             gpus_job.merge(plan.places, job, plan.flags, ask_program, plan.output_lock, work.note)
+            whole["not_merged"] = job_merge.groups_not_merged(job)
             if job_merge.is_merged(job):  # else the shards' folders have results of an optional group
                 gpus_job.put_away(job)
             job_merge.require_a_result(job.items, whole["samples"]["skipped"])

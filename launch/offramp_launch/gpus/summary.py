@@ -11,6 +11,7 @@ from offramp_launch import summary
 from offramp_launch.gpus.status import counted, describe, summed, summed_tokens, total_of
 from offramp_launch.groups import FOLDER as GROUPS
 from offramp_launch.incidents import FOLDER, write_incident
+from offramp_launch.jobs.merge import lines_not_merged
 from offramp_launch.jobs.shard_record import LISTS, counts_of_summary
 from offramp_launch.run_dir import SUMMARY, read_object
 
@@ -139,10 +140,10 @@ def devices(ours, workers):
     return f"{', '.join(kinds)} ({counted(len(workers), 'worker')})" if kinds else None
 
 
-def lines(whole, unit, output, go_on):
-    """A single run's lines, plus the GPUs that were given up."""
-    first, *rest = summary.describe(whole, unit, output, go_on).splitlines()
+def lines(whole, unit, job, go_on):
+    """A single run's lines, plus the GPUs that were given up, and the groups that were not merged."""
+    first, *rest = summary.describe(whole, unit, str(job.output), go_on).splitlines()
     lost = [
         ("given up", f"{worker['name']}: {worker['why_lost']}") for worker in whole["workers"] if worker["why_lost"]
     ]
-    return "\n".join([first, *summary.labelled(*lost), *rest])
+    return "\n".join([first, *summary.labelled(*lost), *lines_not_merged(job, whole.get("not_merged") or {}), *rest])

@@ -947,6 +947,30 @@ class Signals(JobInOutput):
                     (code, run_dir.read_json("summary.json")["exit"], list(job.output.iterdir())), (0, 0, [])
                 )
 
+    def test_an_optional_group_that_is_not_merged_is_in_the_summary(self):
+        job, why = self.begun(self.folder / "output"), {"extra": "the disk is full. Make room"}
+        for index in range(3):
+            self.record(job, index)
+        run_dir, places = self.run_dir(), types.SimpleNamespace(producer=lambda: "/bin/true")
+        lock = types.SimpleNamespace(fd=0, put_back=lambda: None)
+        plan = GpusPlan(
+            places, "run-1", run_dir, job, [(Device("producer 1", {}), {"consumers": 1})], [], output_lock=lock
+        )
+        work = Work(plan, {"model": "copy"}, str(job.output), [], {"run_id": "run-1", "run_dir": str(run_dir.path)}, [])
+        for left in (why, {}):
+
+            def merge(*_, left=left):
+                job_files.replace(job.folder / "summary.json", {"job": job.id, "partial": False, "not_merged": left})
+
+            with mock.patch.object(gpus_job, "merge", merge), contextlib.redirect_stdout(io.StringIO()):
+                code, lines = supervise(work, lambda _: "run it again --resume")
+            self.assertEqual((0, left), (code, run_dir.read_json("summary.json")["not_merged"]))
+            line = (
+                "group extra is not merged: the disk is full. Make room. Fix it, then continue the run with --resume\n"
+            )
+            self.assertEqual((bool(left),) * 2, (line in lines, "run it again --resume" in lines), lines)
+            self.assertEqual(bool(left), (job.folder / "job.json").exists())
+
     def test_one_signal_waits_for_the_merge_and_another_ends_it(self):
         run_dir = self.run_dir()
 
