@@ -73,9 +73,7 @@ def join(about, report, supervisor, exit_code, failure):
     if report.get("incomplete"):
         report = {**report, "producer_cpu_seconds": round(supervisor.producer_cpu_seconds, 3)}
     merged = merge(report, supervisor.records)
-    for group in merged.get("groups") or []:
-        if following := supervisor.following_of_groups.get(group.get("name")):
-            group["following"] = following
+    note_autoscaling(merged.get("groups"), supervisor)
     return {
         **about,
         **merged,
@@ -89,12 +87,20 @@ def join(about, report, supervisor, exit_code, failure):
     }
 
 
+def note_autoscaling(groups, watch):
+    """Adds the autoscaling reports to the groups of a summary, which may be None."""
+    for group in groups or []:
+        if following := watch.following_of_groups.get(group.get("name")):
+            group["following"] = following
+
+
 def of_own_run(about, watch, code, failure, seconds, samples, batches, **more):
     """
     The complete summary of a run whose producer is the user's program, which writes none. `batches`: None where they
     are unknown.
     """
     status = watch.status
+    note_autoscaling(samples.get("groups"), watch)
     return {
         **about,
         **merge({"consumers": status.get("consumers")}, watch.records),

@@ -38,6 +38,8 @@ def join(about, job, supervisor, summaries, seconds):
         if index not in done and each.get("samples"):
             supervisor.counts[index] = counts_of_summary(each)
     total = total_of(supervisor.counts.values())
+    groups = [dict(group) for group in supervisor.status.get("groups") or []]
+    summary.note_autoscaling(groups, supervisor)
     released = max(0, total["done"] - supervisor.done_before)
     return {
         **about,
@@ -71,7 +73,7 @@ def join(about, job, supervisor, summaries, seconds):
             name: [in_its_place(entry) for index in sorted(summaries) for entry in summaries[index].get(name) or []]
             for name in LISTS
         },
-        **({"groups": supervisor.status["groups"]} if supervisor.status.get("groups") else {}),
+        **({"groups": groups} if groups else {}),
         "dead_letters_in": directories_with(summaries.values()),
         "random_weights": any(each.get("random_weights") for each in ours),
         "conserved": sum(total.values()) == job.items if len(done) == job.shards else sum(total.values()) <= job.items,

@@ -518,6 +518,10 @@ class Groups(JobInOutput):
         needed, extra = supervisor._describe()["groups"]
         following = needed["following"]
         self.assertEqual(("2..7", True, None), (following["bounds"], following["follows"], extra["following"]))
+        supervisor._look()
+        needed, extra = gpus_summary.join({}, plan.job, supervisor, {}, 1.0)["groups"]
+        self.assertEqual((following, False), (needed["following"], "following" in extra))
+        self.assertNotIn("following", supervisor.status["groups"][0])
 
     def test_the_failure_of_a_workers_optional_group_is_shown(self):
         supervisor = self.supervisor()

@@ -778,6 +778,13 @@ class ReportTest(unittest.TestCase):
         self.assertIn("  group      b (optional): 0 images done, 2 dead-lettered\n", text)
         self.assertIn("dead-letters list --run-dir /r/groups/b\n", text)
 
+    def test_the_summary_of_a_custom_program_reports_the_autoscaling_of_groups(self):
+        following = {"bounds": "2..8", "follows": True}
+        watch = mock.Mock(status={}, records=[], following=None, following_of_groups={"a": following})
+        report = {"samples": {}, "groups": [{"name": "a"}, {"name": "b"}]}
+        whole = summary.of_own_run({}, watch, 0, None, 1.0, report, None)
+        self.assertEqual([{"name": "a", "following": following}, {"name": "b"}], whole["groups"])
+
 
 class DeadLettersTest(InFolder):
     def put(self, group):
