@@ -57,6 +57,9 @@ class TraceRequests:
             answers = {group: str(self._put(request, folder)) for group, folder in self._folders.items()}
         except WriteError:
             self.close()
+            for folder in self._folders.values():  # those before the failing one have empty folders
+                with contextlib.suppress(OSError):
+                    answers_in(folder, request).rmdir()
             raise
         patience = LEAD_SECONDS + seconds + PATIENCE_SECONDS
         self._current, self._over_at = request["id"], self._timers.now() + patience
@@ -74,7 +77,7 @@ class TraceRequests:
     @staticmethod
     def _put(request, run_dir):
         """Creates the folder for answers, then the request: both, or neither. Errors: LaunchError (CANNOT_WRITE)."""
-        folder, new = run_dir / LOGS / f"trace-{request['id']}", run_dir / f"{REQUEST}.new"
+        folder, new = answers_in(run_dir, request), run_dir / f"{REQUEST}.new"
         try:
             folder.mkdir(mode=0o700, parents=True)
             new.write_text(json.dumps(request) + "\n", encoding="utf-8")
@@ -100,3 +103,8 @@ class TraceRequests:
         for folder in self._folders.values():
             with contextlib.suppress(OSError):
                 (folder / REQUEST).unlink()
+
+
+def answers_in(run_dir, request):
+    """The folder for the answers to a request."""
+    return run_dir / LOGS / f"trace-{request['id']}"
