@@ -158,6 +158,7 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account, is_ow
         settled.get("max-failures") or 1,
         results,
         group.bounds,
+        "drop-oldest" in group.policy,
     )
 
 

@@ -24,7 +24,7 @@ class GroupPlan:
     """
     `consumers`: at the start. `command`: of a consumer. `finishing`: of a consumer without a run. `folder`: the
     group's, in the run directory. `max_failures`: of one slab. `results`: the group's folder in the output. `follows`:
-    Bounds of autoscaling; None: a fixed number.
+    Bounds of autoscaling; None: a fixed number. `drops`: the run waits for the group at its end only.
     """
 
     name: str
@@ -36,6 +36,7 @@ class GroupPlan:
     max_failures: int = 1
     results: str = ""
     follows: object = None
+    drops: bool = False
 
 
 class ConsumerGroup:
@@ -196,4 +197,6 @@ def group_scaled(plans, text):
 
 def waits_for(plan, wanted):
     """What a number of consumers means for the run, for its message."""
-    return "" if wanted or plan.optional else "; the run waits for this group until it has consumers again"
+    if wanted or plan.optional:
+        return ""
+    return "; the run waits for " + ("it at its end" if plan.drops else "this group until it has consumers again")

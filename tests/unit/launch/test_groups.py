@@ -427,6 +427,14 @@ class RunTest(OnStage):
         self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
         self.assertEqual(0, launcher.returncode)
 
+    def test_the_run_waits_at_its_end_for_a_group_that_drops(self):
+        self.FLAGS = ("--group", "a=npy:2,drop-oldest", "--group", "b=checksum:1,optional,drop-oldest")
+        launcher, producer, consumers = self.start_run()
+        self.assertRegex(self.stage.call("scale", "a=0")[1], "a: 2 -> 0 consumers; the run waits for it at its end\n$")
+        self.assertRegex(self.stage.call("scale", "b=0")[1], "b: 1 -> 0 consumers\n$")
+        self.stage.end(launcher, producer, [*consumers["a"], *consumers["b"]], summary={})
+        self.assertEqual(0, launcher.returncode)
+
     def test_a_group_is_scaled_with_its_load(self):
         self.FLAGS = ("--group", "a=npy:2..3", "--group", "b=checksum:1,optional")
         launcher, producer, consumers = self.start_run()
