@@ -96,7 +96,7 @@ def groups_in(flags):
     return [parsed(text) for _, text in take_all(flags, (FLAG,))[0]]
 
 
-def alone_of(group):
+def standalone_group(group):
     """The --group with which a consumer without a run works at this group's results only."""
     return f"{group.name}={group.processor}"
 
@@ -130,7 +130,7 @@ def plan_of(group, groups, places, argv, found, run_dir, settled, account, is_ow
     (folder / LOCK).touch(mode=0o600)  # by which the producer knows the folder as a run's
     output, results = settled["output"], f"{settled['output']}/{group.name}"
     own = {**without_group(without_defaults(settled)), "run-dir": str(folder), "processor": group.processor}
-    named = alone_of(group)
+    named = standalone_group(group)
     title = f"The settings of the consumers of group {group.name}; the run's are in {run_dir.file(SETTINGS)}"
     # A settings file that named the group would contradict --processor.
     noted = {**own, "output": results} if is_own else {**own, FLAG[2:]: named}

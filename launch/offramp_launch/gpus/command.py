@@ -20,7 +20,7 @@ from offramp_launch.failure import dead_letters_failure
 from offramp_launch.finishing import Finishing
 from offramp_launch.gpus.devices import VISIBLE, devices_of
 from offramp_launch.supervision.scaling import bounds_given
-from offramp_launch.gpus.shares import first_of, flags_of_workers
+from offramp_launch.gpus.shares import flags_of_workers, initial_consumers
 from offramp_launch.gpus.status import counted, total_of
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.groups import groups_of, longest_folder, plan_of, without_defaults
@@ -173,7 +173,7 @@ def run(places, flags, typed, config, run_path, devices, shards, http, starts_ah
         "run-id": run_id,
         "run-dir": str(run_dir.path),
         "output": str(output),
-        "consumers": sum(map(first_of, shares)),
+        "consumers": sum(map(initial_consumers, shares)),
     }
     about = summary.about(
         run_id, run_dir, settings.version_of(producer), places.commit(), arguments.shown(typed), whole, str(output)

@@ -63,13 +63,13 @@ def shared(line, workers, number):
     return with_number(line, share(group.consumers, workers, number) if group.consumers else 0)
 
 
-def begun_with(shares):
+def starting_groups(shares):
     """The --group of a worker's next run, which begins with one consumer of each at least."""
     groups = [(line, parsed(line)) for line in shares.get(GROUPS, ())]
     return [line if group.bounds else with_number(line, max(1, group.consumers)) for line, group in groups]
 
 
-def first_of(shares):
+def initial_consumers(shares):
     """The number of consumers that a worker begins with."""
     if GROUPS in shares:
         return sum(parsed(line).consumers for line in shares[GROUPS])

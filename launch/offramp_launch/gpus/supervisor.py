@@ -36,7 +36,7 @@ from offramp_launch.run_dir import DROPPED, STATUS, RunDir
 from offramp_launch.supervision.logbook import KEPT_DEATHS, LONGEST_LINE
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.jobs.shard_record import AGAIN, DONE, FINAL, FIRST_SIGNAL, TRY_AGAIN
-from offramp_launch.supervision.consumer_groups import group_scaled, waits_for
+from offramp_launch.supervision.consumer_groups import group_scaled, waiting_note
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, most_of_this_machine
 from offramp_launch.supervision.autoscaler import Bounds
 from offramp_launch.supervision.supervisor import TOO_LITTLE_MEMORY
@@ -450,7 +450,7 @@ class GpusSupervisor(ProcessLoop):
             more = f", autoscaled for each worker from now on, within {bounds} in all"
         else:
             again = f"scale {plan.name}={self._bounds_of_groups.get(plan.name)}"
-            more = (f"; autoscaling is off ({again} turns it on)" if followed else "") + waits_for(plan, wanted)
+            more = (f"; autoscaling is off ({again} turns it on)" if followed else "") + waiting_note(plan, wanted)
         self._display.note(f"scale: {plan.name}: {before} -> {wanted} consumers{more}")
         return {"group": plan.name, "before": before, "consumers": wanted, "more": more, **self._describe()}
 

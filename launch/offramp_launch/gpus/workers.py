@@ -15,7 +15,7 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.devices import Device
-from offramp_launch.gpus.shares import GROUPS, begun_with, least_of
+from offramp_launch.gpus.shares import GROUPS, least_of, starting_groups
 from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.groups import parsed
@@ -221,7 +221,7 @@ def command_of(plan, worker, index, run_dir, lifeline):
         "--max-errors": plan.error_limit,
         "--run-dir": run_dir,
     }
-    groups = (word for line in begun_with(worker.shares) for word in (f"--{GROUPS}", line))
+    groups = (word for line in starting_groups(worker.shares) for word in (f"--{GROUPS}", line))
     python = plan.places.python_command(sys.executable, LAUNCHER, "-E", "-s")
     return [*python, COMMAND, *words_of(own), *groups, "--", *plan.flags]
 

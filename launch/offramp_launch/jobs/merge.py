@@ -18,7 +18,7 @@ from offramp_launch.exit_code import (
     in_one_line,
     way_to_write,
 )
-from offramp_launch.groups import FLAG as GROUP, alone_of, groups_in
+from offramp_launch.groups import FLAG as GROUP, groups_in, standalone_group
 from offramp_launch.jobs import files as job_files
 from offramp_launch.jobs.folder import SHARDS
 from offramp_launch.jobs.shard_record import COUNTS, folders_of_processors, groups_summed, may_be_part
@@ -167,7 +167,7 @@ class Merging:
 
     def _flags(self, group):
         flags = self._job.facts["flags"]
-        return [*without_values(flags, (GROUP,)), GROUP, alone_of(group)] if group else flags
+        return [*without_values(flags, (GROUP,)), GROUP, standalone_group(group)] if group else flags
 
 
 def way_to_merge(job):

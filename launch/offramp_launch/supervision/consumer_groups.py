@@ -195,7 +195,7 @@ def group_scaled(plans, text):
     return plan, words
 
 
-def waits_for(plan, wanted):
+def waiting_note(plan, wanted):
     """What a number of consumers means for the run, for its message."""
     if wanted or plan.optional:
         return ""

@@ -14,7 +14,7 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, 
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
 from offramp_launch.incidents import IncidentReporter
-from offramp_launch.supervision.consumer_groups import ConsumerGroups, waits_for
+from offramp_launch.supervision.consumer_groups import ConsumerGroups, waiting_note
 from offramp_launch.supervision.group_status import GroupStatus
 from offramp_launch.supervision.reload import Reload
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
@@ -244,7 +244,7 @@ class Watch(ProcessLoop):
         else:
             scaling.leave_off()
             more = f"; autoscaling is off ({scaling.command(followed)} turns it on)" if followed else ""
-        more += waits_for(group.plan, wanted) if group else ""
+        more += waiting_note(group.plan, wanted) if group else ""
         of_group = {"group": group.plan.name} if group else {}
         self._display.note(f"scale: {f'{group.plan.name}: ' if group else ''}{before} -> {wanted} consumers{more}")
         slots.bring_to(wanted)

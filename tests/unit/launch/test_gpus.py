@@ -46,7 +46,7 @@ from offramp_launch.gpus.devices import (
     parts_of,
     visible,
 )
-from offramp_launch.gpus.shares import begun_with, first_of, flags_of_workers, setting_given, shards_for
+from offramp_launch.gpus.shares import flags_of_workers, initial_consumers, setting_given, shards_for, starting_groups
 from offramp_launch.gpus.supervisor import GpusPlan, GpusSupervisor
 from offramp_launch.jobs.folder import Job
 from offramp_launch.jobs.shard_record import report_of
@@ -277,13 +277,15 @@ class Shares(GpusCase):
                 for number in (2, 2, 1)
             ],
         )
-        self.assertEqual([4, 4, 3], [first_of(each) for each in shares])
-        self.assertEqual(["a=npy:1", "c=x:2"], begun_with({"group": ["a=npy:0", "c=x:2"]}), "no run begins without one")
+        self.assertEqual([4, 4, 3], [initial_consumers(each) for each in shares])
+        self.assertEqual(
+            ["a=npy:1", "c=x:2"], starting_groups({"group": ["a=npy:0", "c=x:2"]}), "no run begins without one"
+        )
 
     def test_each_groups_bounds_are_split_among_workers(self):
         shares = flags_of_workers({"group": "a=npy:1..5,optional"}, ["--group=a=npy:1..5,optional"], 2, False, cores=48)
         self.assertEqual([["a=npy:1..3,optional"], ["a=npy:1..2,optional"]], [each["group"] for each in shares])
-        self.assertEqual(["a=npy:1..3,optional"], begun_with(shares[0]))
+        self.assertEqual(["a=npy:1..3,optional"], starting_groups(shares[0]))
 
     def test_a_small_input_has_fewer_shards(self):
         for items, batch, workers, shards in (
