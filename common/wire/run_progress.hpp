@@ -76,7 +76,7 @@ struct ProgressRecord {
     // over its required groups.
     SlabTotals first_dead_letters;
     SlabTotals first_dropped;
-    std::array<std::uint64_t, 1> reserved;
+    std::uint64_t step_items_through;  // of that step's slab: the number of its last item, plus one
 };
 
 struct RunProgress {
@@ -92,6 +92,7 @@ struct RunProgress {
 
 static_assert(sizeof(ProgressRecord) == 256 && std::has_unique_object_representations_v<ProgressRecord>);
 static_assert(offsetof(ProgressRecord, published) == 48 && offsetof(ProgressRecord, dead_letters) == 112);
+static_assert(offsetof(ProgressRecord, step_items_through) == 248);
 static_assert(sizeof(RunProgress) == 1024 && std::has_unique_object_representations_v<RunProgress>);
 static_assert(offsetof(RunProgress, current) == 32 && offsetof(RunProgress, records) == 512);
 

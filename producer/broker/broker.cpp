@@ -12,21 +12,21 @@ namespace offramp {
 
 // --- intake ---
 
-void Intake::take_published(const std::function<void(const PublishedSlab&)>& taken) {
-    const SlabExchange::Taken news = exchange_.take();
+void Intake::take_published(const std::function<void(PublishedSlab&)>& number) {
+    SlabExchange::Taken news = exchange_.take();
     for (const std::uint32_t slab : news.abandoned)
         for (const auto& group : groups_) group->ledger().abandon(slab);
-    publish(news.published, taken);
+    publish(std::move(news.published), number);
     if (news.finished)
         for (const auto& group : groups_) group->egress_finished();
 }
 
 // The first group's count decides: the others follow, after a death in between through the next producer
 // (producer/recovery/run_recovery.hpp).
-void Intake::publish(std::span<const PublishedSlab> slabs, const std::function<void(const PublishedSlab&)>& taken) {
-    for (const PublishedSlab& published : slabs) {
+void Intake::publish(std::vector<PublishedSlab> slabs, const std::function<void(PublishedSlab&)>& number) {
+    for (PublishedSlab& published : slabs) {
+        if (number) number(published);
         for (const auto& group : groups_) group->take(published);
-        if (taken) taken(published);
     }
 }
 
@@ -60,6 +60,23 @@ bool Intake::free_in_others(std::uint32_t slab, const GroupBroker& apart) const 
     return std::ranges::all_of(groups_, [&](const auto& group) {
         return group.get() == &apart || group->ledger().word(slab).state == SlabState::Free;
     });
+}
+
+bool Intake::can_be_freed(std::uint32_t slab) const {
+    return std::ranges::all_of(groups_, [&](const auto& group) {
+        return group->ledger().word(slab).state == SlabState::Free || group->may_spill(slab) || group->may_drop(slab);
+    });
+}
+
+OtherGroups Intake::others(std::size_t group) {
+    return {.egress_is_short = [this] { return is_short_ && !is_any_free(); },
+            .can_be_freed = [this](std::uint32_t slab) { return can_be_freed(slab); },
+            .have_it_free = [this, group](std::uint32_t slab) { return free_in_others(slab, *groups_[group]); },
+            .pass_over =
+                [this, group](std::uint32_t slab) {
+                    for (std::size_t i = 0; i < groups_.size(); ++i)
+                        if (i != group) groups_[i]->ledger().pass_over(slab);
+                }};
 }
 
 // The group with the fewest free slabs limits the others.
@@ -119,23 +136,20 @@ void Intake::withdraw() {
 
 // --- whole slabs ---
 
-void WholeSlabs::mark_lost(std::uint32_t slab, std::uint64_t generation) {
-    for (const auto& group : groups_)
-        if (group->ledger().word(slab).generation == generation) group->ledger().mark_lost(slab);
+void WholeSlabs::mark_lost(std::uint64_t filling) {
+    for (const auto& group : groups_) group->mark_lost(filling);
 }
 
 void WholeSlabs::adopt() {
     SlabTotals in_flight, dropped;
-    for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
-        Fate& fate = fates_[slab];
-        for (const auto& group : groups_) {
-            const SlabState state = group->ledger().word(slab).state;
-            if (group->is_optional() || (state != SlabState::Ready && state != SlabState::Leased)) continue;
-            fate.lost = group->ledger().is_lost(slab);
-            if (fate.open++ == 0 && !fate.lost) in_flight += group->published(slab).totals();
-        }
-    }
     for (const auto& group : groups_) {
+        group->visit_open([&](const PublishedSlab& published, bool lost) {
+            last_filling_ = std::max(last_filling_, published.filling);
+            if (group->is_optional()) return;
+            Fate& fate = fates_[published.filling];
+            fate.lost = lost;
+            if (fate.open++ == 0 && !lost) in_flight += published.totals();
+        });
         if (group->is_optional()) continue;
         totals_.published = group->report().published;
         totals_.dead_lettered += group->counted().first_dead_letters;
@@ -147,25 +161,34 @@ void WholeSlabs::adopt() {
     totals_.completed -= in_flight;
 }
 
-void WholeSlabs::note_published(const PublishedSlab& published) {
-    fates_[published.slab] = {.open = static_cast<std::uint8_t>(std::ranges::count_if(
-                                  groups_, [](const auto& group) { return !group->is_optional(); }))};
+void WholeSlabs::note_published(PublishedSlab& published) {
+    published.filling = ++last_filling_;
+    fates_[published.filling] = {.open = static_cast<std::uint8_t>(std::ranges::count_if(
+                                     groups_, [](const auto& group) { return !group->is_optional(); }))};
     totals_.published += published.totals();
 }
 
 bool WholeSlabs::note_completed(const PublishedSlab& published, std::uint64_t now_ns, std::uint64_t warmup_batches) {
-    Fate& fate = fates_[published.slab];
-    expect(fate.open > 0, "each required group completes a slab once");
-    if (--fate.open > 0 || fate.lost) return false;
+    const Fate fate = close(published.filling);
+    if (fate.open > 0 || fate.lost) return false;
     totals_.complete(published.totals(), now_ns, warmup_batches);
     return true;
 }
 
-bool WholeSlabs::note_lost(const PublishedSlab& published, std::uint64_t generation, CountedStep step) {
-    Fate& fate = fates_[published.slab];
-    mark_lost(published.slab, generation);
-    --fate.open;
-    if (std::exchange(fate.lost, true)) return false;
+WholeSlabs::Fate WholeSlabs::close(std::uint64_t filling) {
+    const auto found = fates_.find(filling);
+    expect(found != fates_.end(), "each required group completes a slab once");
+    --found->second.open;
+    const Fate fate = found->second;
+    if (fate.open == 0) fates_.erase(found);
+    return fate;
+}
+
+bool WholeSlabs::note_lost(const PublishedSlab& published, CountedStep step) {
+    mark_lost(published.filling);
+    const bool first = !std::exchange(fates_.at(published.filling).lost, true);
+    close(published.filling);
+    if (!first) return false;
     (step == CountedStep::Drop ? totals_.dropped : totals_.dead_lettered) += published.totals();
     return true;
 }
@@ -186,7 +209,7 @@ BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
     whole.in_flight -= whole.dead_lettered;
     whole.in_flight -= whole.dropped;
     whole.dead_letters = groups.front().dead_letters;
-    for (std::uint32_t slab = 0; slab < fates_.size(); ++slab) {
+    for (std::uint32_t slab = 0; slab < groups_.front()->ledger().slab_count(); ++slab) {
         whole.slab_states.push_back(state_of(slab));
         ++whole.slabs[static_cast<std::size_t>(whole.slab_states.back())];
     }
@@ -208,6 +231,8 @@ BrokerReport WholeSlabs::report(std::span<const BrokerReport> groups) const {
         whole.payloads_lost += group.payloads_lost;
         whole.visibility_timeouts += group.visibility_timeouts;
         whole.stalled_killed += group.stalled_killed;
+        whole.ever_spilled += group.ever_spilled;
+        if (!group.spill_error.empty()) whole.spill_error = group.spill_error;
         const bool counts_more = of_optional && !groups_[i]->is_optional();
         if (!group.shortage_reason.empty() && (whole.shortage_reason.empty() || counts_more)) {
             of_optional = groups_[i]->is_optional();
@@ -230,11 +255,13 @@ Broker::Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatc
     const auto dead_letters = std::make_shared<DeadLetterList>();
     for (BrokerGroup& group : groups) {
         if (!alone) report_to_whole(group.options);
+        expect(!group.options.spill || !group.options.policy.optional, "an optional group does not spill");
+        if (!alone && group.options.spill) group.options.others = intake_.others(groups_.size());
         groups_.push_back(std::make_unique<GroupBroker>(std::move(group), exchange, watch, clock, dead_letters));
     }
     if (alone) return;
     whole_.emplace(groups_);
-    taken_ = [this](const PublishedSlab& published) { whole_->note_published(published); };
+    number_ = [this](PublishedSlab& published) { whole_->note_published(published); };
 }
 
 // Each of several groups reports its completed and lost slabs to WholeSlabs, which informs the run.
@@ -245,9 +272,8 @@ void Broker::report_to_whole(BrokerOptions& options) {
     options.on_completed = [this, run_completed, warmup = options.warmup_batches](const PublishedSlab& published) {
         if (whole_->note_completed(published, to_ns(clock_.now()), warmup) && run_completed) run_completed(published);
     };
-    options.before_loss = [this, run_lost, number = groups_.size()](const PublishedSlab& published, CountedStep step) {
-        const bool is_first = whole_->note_lost(published, groups_[number]->generation(published.slab), step);
-        if (is_first && step == CountedStep::DeadLetter && run_lost) run_lost(published);
+    options.before_loss = [this, run_lost](const PublishedSlab& published, CountedStep step) {
+        if (whole_->note_lost(published, step) && step == CountedStep::DeadLetter && run_lost) run_lost(published);
     };
 }
 
@@ -264,7 +290,7 @@ void Broker::adopt(std::span<const PublishedSlab> in_flight, std::span<const Pub
 }
 
 void Broker::step() {
-    intake_.take_published(taken_);
+    intake_.take_published(number_);
     for (const auto& group : groups_) group->take_messages();
     if (intake_.grant_slabs())
         for (const auto& group : groups_) group->note_egress_served();
@@ -282,7 +308,7 @@ void Broker::step() {
 bool Broker::dispatch_inline() {
     if (exchange_.wants_oldest_dropped()) return false;
     if (std::ranges::any_of(groups_, [](const auto& group) { return group->is_busy_otherwise(); })) return false;
-    intake_.take_slabs(taken_);
+    intake_.take_slabs(number_);
     if (intake_.grant_slabs())
         for (const auto& group : groups_) group->note_egress_served();
     for (const auto& group : groups_) group->hand_out_new();

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "common/base/clock.hpp"
@@ -31,12 +33,10 @@ class Intake {
   public:
     Intake(const GroupBrokers& groups, SlabExchange& exchange) : groups_(groups), exchange_(exchange) {}
 
-    // Takes everything from the egress. `taken`: called for each slab once all groups have it.
-    void take_published(const std::function<void(const PublishedSlab&)>& taken);
+    // Takes everything from the egress. `number`: called for each slab before the groups get it.
+    void take_published(const std::function<void(PublishedSlab&)>& number);
     // Takes filled slabs only: the rest waits for the broker's own step.
-    void take_slabs(const std::function<void(const PublishedSlab&)>& taken) {
-        publish(exchange_.take_published(), taken);
-    }
+    void take_slabs(const std::function<void(PublishedSlab&)>& number) { publish(exchange_.take_published(), number); }
     // True if the egress got one.
     bool grant_slabs();
     // Reports to the egress that no slab is free, if the last grant was short. Not while a release waits: it frees one.
@@ -48,11 +48,14 @@ class Intake {
     bool are_short_together() const;
     // Takes back what the egress will not fill.
     void withdraw();
+    // For a group that spills.
+    OtherGroups others(std::size_t group);
 
   private:
-    void publish(std::span<const PublishedSlab> slabs, const std::function<void(const PublishedSlab&)>& taken);
+    void publish(std::vector<PublishedSlab> slabs, const std::function<void(PublishedSlab&)>& number);
     std::optional<std::uint32_t> acquire();
     bool free_in_others(std::uint32_t slab, const GroupBroker& apart) const;
+    bool can_be_freed(std::uint32_t slab) const;
     bool is_any_free() const;
     GroupBroker& fewest_free() const;
     bool drop_oldest(const std::function<bool(const GroupBroker&)>& loses);
@@ -65,22 +68,28 @@ class Intake {
 
 // The fate of slabs in a run with several groups: completed when every required group has completed it, lost when one
 // of them cannot process it or drops it. The first of these decides whether it is a dead letter or dropped. After a
-// death the ledgers show it: a lost slab is marked in each ledger that still has it.
+// death the ledgers show it: a lost slab is marked in each ledger that still has it, and by the name of its file where
+// it is on the disk.
 //
-// Owns: the fate of each slab, and the totals. Borrows: the groups. Thread: the broker's. Blocks: never. Errors: none.
+// Fates are kept by filling, since a slab's memory is filled again while groups have its contents on the disk. After a
+// recovery a filling's number is its PublishedSlab::items_through (producer/recovery/predecessor.hpp).
+//
+// Owns: the fate of each open filling, and the totals. Borrows: the groups. Thread: the broker's. Blocks: never.
+// Errors: none.
 class WholeSlabs {
   public:
-    explicit WholeSlabs(const GroupBrokers& groups) : groups_(groups), fates_(groups.front()->ledger().slab_count()) {}
+    explicit WholeSlabs(const GroupBrokers& groups) : groups_(groups) {}
 
     // In each group that has this filling.
-    void mark_lost(std::uint32_t slab, std::uint64_t generation);
+    void mark_lost(std::uint64_t filling);
     // Continues after a recovery, with lost slabs marked.
     void adopt();
-    void note_published(const PublishedSlab& published);
+    // Numbers it.
+    void note_published(PublishedSlab& published);
     // A required group completed it; true if the slab is completed by that.
     bool note_completed(const PublishedSlab& published, std::uint64_t now_ns, std::uint64_t warmup_batches);
     // A required group counted it as a dead letter or as dropped, and has not taken that step yet. True the first time.
-    bool note_lost(const PublishedSlab& published, std::uint64_t generation, CountedStep step);
+    bool note_lost(const PublishedSlab& published, CountedStep step);
     // The run's report. `groups`: each group's, in order.
     BrokerReport report(std::span<const BrokerReport> groups) const;
 
@@ -89,10 +98,13 @@ class WholeSlabs {
         std::uint8_t open = 0;  // required groups that have not completed it
         bool lost = false;
     };
+    // One required group has completed it, or lost it. Returns its fate after that.
+    Fate close(std::uint64_t filling);
     SlabState state_of(std::uint32_t slab) const;
 
     const GroupBrokers& groups_;
-    std::vector<Fate> fates_;  // by slab
+    std::unordered_map<std::uint64_t, Fate> fates_;  // by filling, while required groups have not completed it
+    std::uint64_t last_filling_ = 0;
     BrokerReport totals_;
 };
 
@@ -108,7 +120,7 @@ class Broker {
 
     Broker(SlabLedger& ledger, BrokerPort& port, SlabExchange& exchange, PeerWatch& watch, const Clock& clock,
            std::span<const HeartbeatRecord> heartbeats, SlabMemory memory, BrokerOptions options);
-    // One group without a name, or groups with names, of which one at least is required and none spills. Every
+    // One group without a name, or groups with names, of which one at least is required. No optional one spills. Every
     // group's ledger has the same slabs.
     Broker(std::vector<BrokerGroup> groups, SlabExchange& exchange, PeerWatch& watch, const Clock& clock);
     Broker(const Broker&) = delete;
@@ -141,8 +153,8 @@ class Broker {
     const Clock& clock_;
     GroupBrokers groups_;
     Intake intake_;
-    std::optional<WholeSlabs> whole_;                  // of groups with names
-    std::function<void(const PublishedSlab&)> taken_;  // empty for one group
+    std::optional<WholeSlabs> whole_;             // of groups with names
+    std::function<void(PublishedSlab&)> number_;  // empty for one group
     std::vector<int> wait_fds_;
 };
 

@@ -26,6 +26,16 @@ struct ConsumerGroup {
     std::uint64_t work = 0;  // BrokerOptions::work
 };
 
+// What a group that spills asks the broker about the other groups over the same slabs.
+struct OtherGroups {
+    std::function<bool()> egress_is_short;  // it has fewer slabs granted ahead than it wants, and none is free
+    // The slab is free in every group once each that can make room, this one included, has done so.
+    std::function<bool(std::uint32_t)> can_be_freed;
+    std::function<bool(std::uint32_t)> have_it_free;
+    // This group fills the slab from the disk: in the others its next generation begins.
+    std::function<void(std::uint32_t)> pass_over;
+};
+
 struct BrokerOptions {
     std::string group;     // ConsumerGroup::name; empty: the run has one group, without a name
     GroupPolicy policy{};  // ConsumerGroup::policy
@@ -47,6 +57,7 @@ struct BrokerOptions {
     bool kills_stalled() const { return kill_stalled || policy.optional; }
     std::shared_ptr<DeadLetterWriter> dead_letters;  // keeps their payloads; null: they are only counted
     std::shared_ptr<SpillStore> spill;  // takes waiting slabs while the egress needs theirs; null: the egress waits
+    OtherGroups others{};               // of a group that spills; set by the broker
     // A waiting slab will be dropped that no group has lost. Called before the drop, on the broker's thread.
     std::function<void(const SlabTicket&, std::span<const std::byte>)> on_dropped;
 };

@@ -93,7 +93,7 @@ class DeadLetterList {
 struct GroupReport {
     std::string name;
     bool optional = false;
-    SlabTotals published, completed, dead_lettered, in_flight, dropped;
+    SlabTotals published, completed, dead_lettered, in_flight, spilled, ever_spilled, dropped;
     std::array<std::uint32_t, kSlabStates> slabs{};
     std::uint64_t last_release_ns = 0;  // CLOCK_MONOTONIC; 0: none yet
     std::uint32_t consumers = 0;        // present
@@ -136,7 +136,8 @@ struct BrokerReport {
     std::uint64_t stalled_killed = 0;       // of those: killed
     bool ended = false;                     // nothing is in flight, and every consumer has been ordered to leave
     std::vector<GroupReport> groups;  // empty in a run without groups. A slab is completed when every required group
-                                      // has completed it, and a dead letter when one of them cannot process it
+                                      // has completed it, and a dead letter when one of them cannot process it. One
+                                      // that is on the disk for a group is in flight for the run
 
     // Counts a completed slab. The steady state begins after `warmup_batches`.
     void complete(const SlabTotals& slab, std::uint64_t done_at_ns, std::uint64_t warmup_batches) {
@@ -152,7 +153,8 @@ struct BrokerReport {
     bool conserved() const {
         const auto of_a_group = [](const GroupReport& group) {
             return group.published.samples == group.completed.samples + group.in_flight.samples +
-                                                  group.dead_lettered.samples + group.dropped.samples;
+                                                  group.spilled.samples + group.dead_lettered.samples +
+                                                  group.dropped.samples;
         };
         return published.samples ==
                    completed.samples + in_flight.samples + spilled.samples + dead_lettered.samples + dropped.samples &&

@@ -103,6 +103,27 @@ bool GroupBroker::may_drop(std::uint32_t slab) const {
     return drops_oldest() && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty();
 }
 
+bool GroupBroker::may_spill(std::uint32_t slab) const {
+    return options_.spill && ledger_.word(slab).state == SlabState::Ready && ledger_.holders(slab).empty() &&
+           ledger_.failures(slab) == 0;
+}
+
+void GroupBroker::visit_open(const std::function<void(const PublishedSlab&, bool)>& visit) const {
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab)
+        if (const SlabState state = ledger_.word(slab).state; state == SlabState::Ready || state == SlabState::Leased)
+            visit(slab_records_[slab].published, ledger_.is_lost(slab));
+    for (const SpilledSlab& slab : spill_.on_disk()) visit(slab.published, slab.file.lost);
+}
+
+void GroupBroker::mark_lost(std::uint64_t filling) {
+    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab)
+        if (const SlabState state = ledger_.word(slab).state;
+            (state == SlabState::Ready || state == SlabState::Leased) &&
+            slab_records_[slab].published.filling == filling)
+            ledger_.mark_lost(slab);
+    spill_.mark_lost(filling);
+}
+
 BrokerReport GroupBroker::report(bool short_together) const {
     BrokerReport report = totals_;
     report.ended = ended();
@@ -127,6 +148,8 @@ GroupReport GroupBroker::group_report(const BrokerReport& of_it) const {
             .completed = of_it.completed,
             .dead_lettered = of_it.dead_lettered,
             .in_flight = of_it.in_flight,
+            .spilled = of_it.spilled,
+            .ever_spilled = of_it.ever_spilled,
             .dropped = of_it.dropped,
             .slabs = of_it.slabs,
             .last_release_ns = of_it.last_release_ns,

@@ -30,6 +30,7 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
     next.step = static_cast<std::uint64_t>(step);
     next.slab = slab.slab;
     next.generation = generation;
+    next.step_items_through = slab.items_through;
     switch (step) {
         case CountedStep::Publish:
             next.published += slab.totals();
@@ -59,7 +60,8 @@ void ProgressLog::count(CountedStep step, const PublishedSlab& slab, std::uint64
 
 SlabLedger::LastStep ProgressLog::last_step() const {
     const ProgressRecord& record = current();
-    return {static_cast<CountedStep>(record.step), static_cast<std::uint32_t>(record.slab), record.generation};
+    return {static_cast<CountedStep>(record.step), static_cast<std::uint32_t>(record.slab), record.generation,
+            record.step_items_through};
 }
 
 const ProgressRecord& ProgressLog::current() const {

@@ -38,7 +38,7 @@ void Spill::set_to_work() {
     if (!store_) return;
     if (store_->busy() || run_end_.closing()) return;
     if (wants_to_write()) {
-        writing_ = oldest_waiting();
+        writing_ = oldest_waiting(options_.others.can_be_freed);
         if (writing_) store_->write(*writing_, ledger_.word(*writing_).generation, memory_.bytes_of(*writing_));
     } else if (!spilled_.empty()) {
         read_next_back();
@@ -59,41 +59,53 @@ void Spill::on_written(const SpillStore::Outcome& outcome) {
     if (totals_.ever_spilled.slabs == 0)
         spdlog::warn("consumers are slower than the producer: slabs wait in {}", store_->folder());
     spilled_.push_back({outcome.file, published});
+    if (ledger_.is_lost(outcome.slab)) SpillStore::mark_lost(spilled_.back().file);
     totals_.spilled += published.totals();
     totals_.ever_spilled += published.totals();
     ledger_.vacate(outcome.slab);
     ready_.remove(outcome.slab);
+    short_at_ = clock_.now();
 }
 
 // Publishes first, under the new number, then removes the file: a recovery in between finds both and knows that they
-// are the same slab.
+// are the same slab. Other groups pass over this filling before that, since a slab in use has one generation: a death
+// in between leaves a filling to abandon.
 void Spill::on_read_back(const SpillStore::Outcome& outcome) {
+    if (among_groups()) options_.others.pass_over(outcome.slab);
     if (run_end_.aborting()) {
         ledger_.abandon(outcome.slab);
         return;
     }
     if (!outcome.error.empty()) throw Error(ErrorKind::Internal, "a spilled slab is lost: " + outcome.error);
     restamp_slab(memory_.bytes_of(outcome.slab), ledger_.epoch(), outcome.slab, ledger_.word(outcome.slab).generation);
+    const SpilledFile file = spilled_.front().file;
     PublishedSlab published = spilled_.front().published;
     spilled_.pop_front();
     published.slab = outcome.slab;
+    if (file.lost) ledger_.mark_lost(outcome.slab);
     ledger_.publish(outcome.slab);
     failpoint("spill.read_back");
-    SpillStore::remove(outcome.file);
+    SpillStore::remove(file);
     totals_.spilled -= published.totals();
     slab_records_[outcome.slab] = {.published = published};
     ready_.put_ahead(outcome.slab);
 }
 
+void Spill::mark_lost(std::uint64_t filling) {
+    for (SpilledSlab& slab : spilled_)
+        if (slab.published.filling == filling) SpillStore::mark_lost(slab.file);
+}
+
 // A brief delay of consumers is not worth a file.
 bool Spill::wants_to_write() {
-    if (!egress_is_short(exchange_, ledger_)) {
-        egress_waits_since_.reset();
+    const TimePoint now = clock_.now();
+    if (!(among_groups() ? options_.others.egress_is_short() : egress_is_short(exchange_, ledger_))) {
+        if (!among_groups() || now - short_at_ >= kPatience) short_since_.reset();
         return false;
     }
-    const TimePoint now = clock_.now();
-    if (!egress_waits_since_) egress_waits_since_ = now;
-    return now - *egress_waits_since_ >= kPatience && now >= next_write_;
+    short_at_ = now;
+    if (!short_since_) short_since_ = now;
+    return now - *short_since_ >= kPatience && now >= next_write_;
 }
 
 // After a death in between, the slab still waits, or is dropped by the next producer.
@@ -132,8 +144,10 @@ std::optional<std::uint32_t> Spill::oldest_waiting(const std::function<bool(std:
 // Reads a slab back only when consumers would otherwise idle: the egress and slabs in memory come first.
 void Spill::read_next_back() {
     if (exchange_.waiting() || !ready_.empty()) return;
-    if (const auto slab = ledger_.acquire(memory_.usable))
-        store_->read(spilled_.front().file, *slab, memory_.bytes_of(*slab));
+    const auto slab = ledger_.acquire([this](std::uint32_t one) {
+        return memory_.usable(one) && (!among_groups() || options_.others.have_it_free(one));
+    });
+    if (slab) store_->read(spilled_.front().file, *slab, memory_.bytes_of(*slab));
 }
 
 }  // namespace offramp

@@ -27,7 +27,8 @@ namespace offramp {
 // memory, with the reason in the totals; one that cannot be read back is lost, and ends the run.
 class Spill {
   public:
-    // The egress waits this long for a consumer before a slab is spilled.
+    // The egress waits this long for a consumer before a slab is spilled. With groups, it is short of slabs this long
+    // before the first is spilled; more follow without delay, until it has not been short for as long.
     static constexpr std::chrono::nanoseconds kPatience = std::chrono::milliseconds(50);
 
     Spill(SlabLedger& ledger, const SlabExchange& exchange, const Clock& clock, const SlabMemory& memory,
@@ -54,17 +55,25 @@ class Spill {
     // A waiting slab without holders: lists, counts, then frees it.
     void drop(std::uint32_t slab);
     // The egress was granted a slab; its thread may not have noticed yet.
-    void note_egress_served() { egress_waits_since_.reset(); }
+    void note_egress_served() {
+        if (!among_groups()) short_since_.reset();
+    }
+    // A filling on the disk that another group could not process. Errors: SystemError.
+    void mark_lost(std::uint64_t filling);
+    const std::deque<SpilledSlab>& on_disk() const { return spilled_; }
 
     bool empty() const { return spilled_.empty(); }
     // A Ready slab on its way to the disk: it is not handed out meanwhile.
     bool is_being_written(std::uint32_t slab) const { return slab == writing_; }
     // The egress waits, and may soon need set_to_work().
-    bool is_wanted() const { return store_ && exchange_.waiting(); }
+    bool is_wanted() const {
+        return store_ && (among_groups() ? options_.others.egress_is_short() : exchange_.waiting());
+    }
 
   private:
     void on_written(const SpillStore::Outcome& outcome);
     void on_read_back(const SpillStore::Outcome& outcome);
+    bool among_groups() const { return options_.others.egress_is_short != nullptr; }
     bool wants_to_write();
     void read_next_back();
 
@@ -80,7 +89,8 @@ class Spill {
     const RunEnd& run_end_;
     std::deque<SpilledSlab> spilled_;  // on the disk, oldest first
     std::optional<std::uint32_t> writing_;
-    std::optional<TimePoint> egress_waits_since_;
+    std::optional<TimePoint> short_since_;
+    TimePoint short_at_{};    // at the latest
     TimePoint next_write_{};  // after a failure, not before this time
 };
 

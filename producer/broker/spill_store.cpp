@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostAtOnce = std::size_t{64} << 20;
 constexpr std::string_view kPrefix = "slab-";
+constexpr std::string_view kLostPrefix = "lost-";
 constexpr std::string_view kSuffix = ".spill";
 
 SystemError broken(const std::string& tried, int problem) {
@@ -43,10 +44,9 @@ void write_file(const std::string& path, std::span<const std::byte> bytes) {
     file.put_in_place();
 }
 
-void read_file(const std::string& path, std::span<std::byte> bytes) {
+void read_file(const std::string& path, const UniqueFd& file, int problem, std::span<std::byte> bytes) {
     const std::string tried = "reading " + path + " back, " + std::to_string(bytes.size()) + " bytes";
-    const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) throw SystemError(tried, errno, "Another process removed it. " + remedy(Remedy::RunAgain));
+    if (!file) throw SystemError(tried, problem, "Another process removed it. " + remedy(Remedy::RunAgain));
     while (!bytes.empty()) {
         const ssize_t got = ::read(file.get(), bytes.data(), std::min(bytes.size(), kMostAtOnce));
         if (got < 0 && errno == EINTR) continue;
@@ -66,12 +66,13 @@ bool take_number(std::string_view& text, Number& number) {
     return true;
 }
 
-// slab-S-G.spill
+// slab-S-G.spill or lost-S-G.spill
 std::optional<SpilledFile> parse_name(const fs::path& path) {
     SpilledFile file{.path = path.string()};
     const std::string name = path.filename().string();
     std::string_view text = name;
-    if (!text.starts_with(kPrefix)) return std::nullopt;
+    file.lost = text.starts_with(kLostPrefix);
+    if (!file.lost && !text.starts_with(kPrefix)) return std::nullopt;
     text.remove_prefix(kPrefix.size());
     if (!take_number(text, file.slab) || !text.starts_with('-')) return std::nullopt;
     text.remove_prefix(1);
@@ -103,11 +104,16 @@ void SpillStore::write(std::uint32_t slab, std::uint64_t generation, std::span<c
     SpilledFile file{.slab = slab, .generation = generation};
     file.path = folder_ + "/" + std::string(kPrefix) + std::to_string(slab) + "-" + std::to_string(generation) +
                 std::string(kSuffix);
-    start({.outcome = {Outcome::Job::Wrote, slab, std::move(file), {}}, .from = bytes, .to = {}});
+    start({.outcome = {Outcome::Job::Wrote, slab, std::move(file), {}}, .from = bytes});
 }
 
 void SpillStore::read(const SpilledFile& file, std::uint32_t slab, std::span<std::byte> bytes) {
-    start({.outcome = {Outcome::Job::Read, slab, file, {}}, .from = {}, .to = bytes});
+    UniqueFd source(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const int problem = source ? 0 : errno;
+    start({.outcome = {Outcome::Job::Read, slab, file, {}},
+           .to = bytes,
+           .source = std::move(source),
+           .problem = problem});
 }
 
 void SpillStore::start(Job job) {
@@ -139,7 +145,7 @@ void SpillStore::work() {
             if (job.outcome.job == Outcome::Job::Wrote)
                 write_file(job.outcome.file.path, job.from);
             else
-                read_file(job.outcome.file.path, job.to);
+                read_file(job.outcome.file.path, job.source, job.problem, job.to);
         } catch (const std::exception& problem) {
             job.outcome.error = problem.what();
         }
@@ -166,6 +172,18 @@ std::vector<SpilledFile> SpillStore::left_there() const {
 }
 
 void SpillStore::remove(const SpilledFile& file) noexcept { ::unlink(file.path.c_str()); }
+
+void SpillStore::mark_lost(SpilledFile& file) {
+    const fs::path before(file.path);
+    const std::string name = std::string(kLostPrefix) + before.filename().string().substr(kPrefix.size());
+    const std::string after = (before.parent_path() / name).string();
+    failpoint("spill.lost");
+    if (::rename(file.path.c_str(), after.c_str()) != 0)
+        throw SystemError("renaming " + file.path + " to " + name, errno, remedy(Remedy::AnotherSpillFolder),
+                          ErrorKind::CannotWrite);
+    file.path = after;
+    file.lost = true;
+}
 
 void SpillStore::remove_folder(const std::string& folder) noexcept {
     std::error_code ignored;

@@ -10,15 +10,18 @@
 #include <thread>
 #include <vector>
 
+#include "common/base/unique_fd.hpp"
 #include "producer/pool/slab_exchange.hpp"
 
 namespace offramp {
 
-// A slab on the disk, named after its filling: FOLDER/slab-S-G.spill.
+// A slab on the disk, named after its filling: FOLDER/slab-S-G.spill, or lost-S-G.spill once another group could not
+// process it.
 struct SpilledFile {
     std::string path;
     std::uint32_t slab = 0;
     std::uint64_t generation = 0;
+    bool lost = false;
 };
 
 // With its contents, for the broker's totals.
@@ -62,6 +65,8 @@ class SpillStore {
     // The files of a previous producer, by name; unfinished files are removed. Errors: SystemError.
     std::vector<SpilledFile> left_there() const;
     static void remove(const SpilledFile& file) noexcept;
+    // Renames it, also while it is read. Errors: SystemError.
+    static void mark_lost(SpilledFile& file);
     // Removes the folder with its contents, after the run and the store have ended.
     static void remove_folder(const std::string& folder) noexcept;
 
@@ -70,6 +75,8 @@ class SpillStore {
         Outcome outcome;
         std::span<const std::byte> from;
         std::span<std::byte> to;
+        UniqueFd source;  // opened before the file may be renamed
+        int problem = 0;  // errno, if it could not be opened
     };
     void start(Job job);
     void work();

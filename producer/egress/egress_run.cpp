@@ -1,5 +1,6 @@
 #include "producer/egress/egress_run.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,7 +24,6 @@ EgressRun::EgressRun(RunDirectoryLock& place, Device& device, DeviceTimeline& ti
       items_(items),
       pinning_(device, options_.pinning) {
     exchange_->before_publishing([this](const PublishedSlab& slab) { items_.before_publishing(slab); });
-    if (options_.when_full == WhenFull::Spill) spill_ = make_spill();
     if (!options_.groups.empty()) {
         std::vector<std::string> names;
         for (const ConsumerGroup& group : options_.groups) names.push_back(group.name);
@@ -40,21 +40,25 @@ std::vector<ConsumerGroup> EgressRun::groups() const {
     return {{.policy = {.when_full = options_.when_full}, .work = options_.broker.work}};
 }
 
-void EgressRun::add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records) {
+void EgressRun::add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records,
+                          std::shared_ptr<SpillStore> spill) {
     const Endpoint endpoint = group.name.empty() ? place_.endpoint() : place_.endpoint().of_group(group.name);
     const auto consumers = static_cast<std::uint32_t>(records->memory.heartbeats().size());
     groups_.push_back(std::make_unique<Group>(
         Group{.of = group,
               .endpoint = endpoint,
               .records = std::move(records),
-              .heartbeats = std::make_unique<HeartbeatSnapshot>(endpoint.names.cells(), consumers)}));
+              .heartbeats = std::make_unique<HeartbeatSnapshot>(endpoint.names.cells(), consumers),
+              .spill = std::move(spill)}));
 }
 
 void EgressRun::begin() {
     for (const ConsumerGroup& group : groups())
-        add_group(group, std::make_unique<RunRecords>(RunMemory(place_.names().of_group(group.name), options_.layout,
-                                                                options_.spans, options_.max_consumers,
-                                                                place_.endpoint().epoch, place_.readable_by_group())));
+        add_group(group,
+                  std::make_unique<RunRecords>(RunMemory(place_.names().of_group(group.name), options_.layout,
+                                                         options_.spans, options_.max_consumers,
+                                                         place_.endpoint().epoch, place_.readable_by_group())),
+                  make_spill(group));
     RunProgress& progress = groups_.front()->records->memory.progress();
     progress.producers = 1;
     listener_.on_begin(progress);
@@ -65,15 +69,16 @@ void EgressRun::recover() {
     RunRecovery recovery({place_.names(), options_.layout, options_.spans, options_.max_consumers, groups()});
     place_.serve_as(recovery.epoch());
     listener_.check_input(recovery.progress());
+    std::vector<std::shared_ptr<SpillStore>> spills;
+    for (const ConsumerGroup& group : groups()) spills.push_back(make_spill(group));
     recovery.take_up(
-        {.batch = options_.stream.batch, .items = options_.items, .starts = std::move(options_.batch_starts)},
-        spill_.get());
+        {.batch = options_.stream.batch, .items = options_.items, .starts = std::move(options_.batch_starts)}, spills);
     listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
     const std::vector<Predecessor> by_group = recovery.by_group();
     std::vector<std::unique_ptr<RunRecords>> records = std::move(recovery).resume();
     for (std::size_t i = 0; i < records.size(); ++i) {
-        add_group(groups()[i], std::move(records[i]));
+        add_group(groups()[i], std::move(records[i]), std::move(spills[i]));
         groups_.back()->predecessor = by_group[i];
     }
 }
@@ -111,7 +116,7 @@ BrokerOptions EgressRun::broker_options(const Group& group) {
     options.on_completed = [this](const PublishedSlab& slab) { items_.on_completed(slab); };
     options.on_dead_letter = [this](const PublishedSlab& slab) { items_.on_dead_letter(slab); };
     options.dead_letters = make_dead_letter_writer(group.endpoint.run_dir);
-    options.spill = spill_;
+    options.spill = group.spill;
     if (group.of.policy.drops_for_run())
         options.on_dropped = [this, name = group.of.name](const SlabTicket& ticket, std::span<const std::byte> bytes) {
             report_dropped(ticket, bytes, name);
@@ -161,13 +166,18 @@ std::shared_ptr<DeadLetterWriter> EgressRun::make_dead_letter_writer(const std::
                                                                          .on_outcome = [this] { exchange_->wake(); }});
 }
 
-// The spill folder is in the run's directory, or, with --spill-dir, a folder named after the run.
-std::shared_ptr<SpillStore> EgressRun::make_spill() const {
+// In the run's directory, or, with --spill-dir, a folder named after the run.
+std::string EgressRun::spill_folder() const {
+    if (options_.spill_dir.empty()) return place_.folder() + "/" + run_files::kSpill;
     const std::string name = place_.names().lock();  // "/offramp-RUNID-NONCE.lock"
-    const std::string folder = options_.spill_dir.empty()
-                                   ? place_.folder() + "/" + run_files::kSpill
-                                   : options_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
-    return std::make_shared<SpillStore>(folder, [this] { exchange_->wake(); });
+    return options_.spill_dir + name.substr(0, name.rfind('.')) + ".spill";
+}
+
+// A group has a folder of its name in the spill folder.
+std::shared_ptr<SpillStore> EgressRun::make_spill(const ConsumerGroup& group) const {
+    if (group.policy.when_full != WhenFull::Spill) return nullptr;
+    return std::make_shared<SpillStore>(spill_folder() + (group.name.empty() ? "" : "/" + group.name),
+                                        [this] { exchange_->wake(); });
 }
 
 // A waiting slab that is dropped, by its batches.
@@ -223,7 +233,8 @@ std::size_t EgressRun::shm_bytes() const {
 }
 
 void EgressRun::remove_spilled() const {
-    if (spill_) SpillStore::remove_folder(spill_->folder());
+    const bool spills = std::ranges::any_of(groups_, [](const auto& group) { return group->spill != nullptr; });
+    if (spills) SpillStore::remove_folder(spill_folder());
 }
 
 }  // namespace offramp

@@ -126,17 +126,19 @@ class EgressRun {
         std::unique_ptr<RunRecords> records;
         std::unique_ptr<HeartbeatSnapshot> heartbeats;  // for the broker
         Predecessor predecessor{};
+        std::shared_ptr<SpillStore> spill{};  // null: it does not spill
     };
     void begin();
     void recover();
-    void add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records);
+    void add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords> records, std::shared_ptr<SpillStore> spill);
     std::vector<ConsumerGroup> groups() const;
     void make_pool();
     std::unique_ptr<BrokerThread> start_broker();
     BrokerThread::Parts make_broker(const std::vector<BrokerOptions>& options);
     BrokerOptions broker_options(const Group& group);
     std::shared_ptr<DeadLetterWriter> make_dead_letter_writer(const std::string& folder);
-    std::shared_ptr<SpillStore> make_spill() const;
+    std::string spill_folder() const;
+    std::shared_ptr<SpillStore> make_spill(const ConsumerGroup& group) const;
     void report_dropped(const SlabTicket& ticket, std::span<const std::byte> bytes, const std::string& group);
     std::unique_ptr<EgressStream> make_stream(DeviceTimeline& timeline);
 
@@ -153,7 +155,6 @@ class EgressRun {
     std::vector<std::unique_ptr<Group>> groups_;  // of runs with consumers
     Predecessor predecessor_;                     // of the run as a whole
     std::unique_ptr<SlabPool> pool_;              // of runs whose slabs are made ahead
-    std::shared_ptr<SpillStore> spill_;           // null: the run does not spill
     std::unique_ptr<BrokerThread> broker_;        // of runs with consumers
     std::unique_ptr<EgressStream> stream_;
 };

@@ -279,7 +279,15 @@ void SlabLedger::raise_generation(std::uint32_t slab, std::uint64_t generation) 
     store_word(memory_.entries[slab].word, SlabWord{SlabState::Free, 0, generation}.pack());
 }
 
-void SlabLedger::mark_lost(std::uint32_t slab) { store_word(memory_.entries[slab].lost, word(slab).generation); }
+void SlabLedger::pass_over(std::uint32_t slab) {
+    raise_generation(slab, word(slab).generation + 1);
+    failpoint("ledger.passed_over");
+}
+
+void SlabLedger::mark_lost(std::uint32_t slab) {
+    failpoint("ledger.lost");
+    store_word(memory_.entries[slab].lost, word(slab).generation);
+}
 
 bool SlabLedger::is_lost(std::uint32_t slab) const {
     return load_word(memory_.entries[slab].lost) == word(slab).generation;

@@ -69,6 +69,7 @@ class SlabLedger {
         CountedStep kind = CountedStep::None;
         std::uint32_t slab = 0;
         std::uint64_t generation = 0;
+        std::uint64_t items_through = 0;  // of the slab (PublishedSlab)
 
         bool operator==(const LastStep&) const = default;
     };
@@ -134,6 +135,8 @@ class SlabLedger {
     // A Free slab continues at this generation, which the ledgers of other groups have reached: a death while a slab
     // was acquired or abandoned leaves them one apart.
     void raise_generation(std::uint32_t slab, std::uint64_t generation);
+    // A Free slab's next generation: another group fills it for itself.
+    void pass_over(std::uint32_t slab);
     // Another group could not process this filling.
     void mark_lost(std::uint32_t slab);
     bool is_lost(std::uint32_t slab) const;

@@ -32,6 +32,7 @@ struct PublishedSlab {
     std::uint64_t items_through = 0;  // the number of the last item in it, plus one
     std::uint32_t skipped = 0;        // items, including those of skipped batches just before it
     std::uint32_t dropped = 0;        // samples dropped just before it, because no slab was free
+    std::uint64_t filling = 0;        // its number in a run with groups, also after it was on the disk (WholeSlabs)
     std::vector<ItemRange> items;     // without empty rows, in the order of the slab's rows
 
     // Its contribution to totals.

@@ -36,6 +36,7 @@ PublishedSlab read_slab(std::span<const std::byte> bytes, std::uint64_t nonce, c
         append_item(slab.items, sample.item);
     }
     slab.bytes = contents.tensor_bytes();
+    slab.filling = slab.items_through;
     return slab;
 }
 

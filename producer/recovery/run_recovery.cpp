@@ -31,20 +31,20 @@ RunRecovery::RunRecovery(Layout layout) : layout_(std::move(layout)) {
     for (RunMemory& memory : memory_) memory.raise_epoch(latest);
 }
 
-void RunRecovery::take_up(const BatchNumbers& numbers, const SpillStore* spill) {
+void RunRecovery::take_up(const BatchNumbers& numbers, std::span<const std::shared_ptr<SpillStore>> spills) {
     count_last_publication(numbers);
     for (std::size_t i = 0; i < memory_.size(); ++i) {
         const ProgressLog progress(memory_[i].progress());
         ledgers_.push_back(SlabLedger::adopt(memory_[i].ledger(), epoch(), progress.last_step()));
     }
     require_same_generations();
-    mark_last_losses();
     for (std::size_t i = 0; i < memory_.size(); ++i) {
         const ProgressLog progress(memory_[i].progress());
-        predecessors_.push_back(
-            read_predecessor(ledgers_[i], progress.totals(), layout_.names, layout_.spans, numbers, spill));
+        predecessors_.push_back(read_predecessor(ledgers_[i], progress.totals(), layout_.names, layout_.spans, numbers,
+                                                 i < spills.size() ? spills[i].get() : nullptr));
         require_conserved(predecessors_.back());
     }
+    mark_last_losses();
     if (memory_.size() > 1) whole_ = whole();
 }
 
@@ -87,26 +87,35 @@ void RunRecovery::require_same_generations() {
     }
 }
 
-// A required group counted a slab as lost, and a death may have left that unmarked in the others.
+// A required group counted a slab as lost, and a death may have left that unmarked in the others. There, the slab may
+// be on the disk, or may have come back from it under another number.
 void RunRecovery::mark_last_losses() {
     for (std::size_t i = 0; i < memory_.size(); ++i) {
         const SlabLedger::LastStep step = ProgressLog(memory_[i].progress()).last_step();
         const bool loses = step.kind == CountedStep::DeadLetter || step.kind == CountedStep::Drop;
-        if (!loses || layout_.groups[i].policy.optional || step.slab >= layout_.spans.slab_count) continue;
-        for (SlabLedger& ledger : ledgers_)
-            if (ledger.word(step.slab).generation == step.generation) ledger.mark_lost(step.slab);
+        if (!loses || layout_.groups[i].policy.optional) continue;
+        for (std::size_t other = 0; other < predecessors_.size(); ++other) {
+            for (const PublishedSlab& slab : predecessors_[other].in_flight)
+                if (slab.filling == step.items_through) ledgers_[other].mark_lost(slab.slab);
+            for (SpilledSlab& slab : predecessors_[other].spilled)
+                if (slab.published.filling == step.items_through) SpillStore::mark_lost(slab.file);
+        }
     }
 }
 
 Predecessor RunRecovery::whole() const {
     Predecessor whole;
-    std::set<std::uint32_t> seen;
+    std::set<std::uint64_t> seen, lost;  // fillings
     SlabTotals dead_letters, dropped;
+    const auto note = [&](const PublishedSlab& slab, bool is_lost) {
+        if (seen.insert(slab.filling).second) whole.in_flight.push_back(slab);
+        if (is_lost) lost.insert(slab.filling);
+    };
     for (std::size_t i = 0; i < predecessors_.size(); ++i) {
         if (layout_.groups[i].policy.optional) continue;
         const Predecessor& group = predecessors_[i];
-        for (const PublishedSlab& slab : group.in_flight)
-            if (seen.insert(slab.slab).second) whole.in_flight.push_back(slab);
+        for (const PublishedSlab& slab : group.in_flight) note(slab, ledgers_[i].is_lost(slab.slab));
+        for (const SpilledSlab& slab : group.spilled) note(slab.published, slab.file.lost);
         dead_letters += group.totals.first_dead_letters;
         dropped += group.totals.first_dropped;
         whole.totals = group.totals;
@@ -118,8 +127,7 @@ Predecessor RunRecovery::whole() const {
     whole.totals.completed = whole.totals.published;
     whole.totals.completed -= whole.totals.dead_letters;
     for (const PublishedSlab& slab : whole.in_flight)
-        if (!std::ranges::any_of(ledgers_, [&](const SlabLedger& ledger) { return ledger.is_lost(slab.slab); }))
-            whole.totals.completed -= slab.totals();
+        if (!lost.contains(slab.filling)) whole.totals.completed -= slab.totals();
     std::ranges::sort(whole.in_flight, {}, &PublishedSlab::items_through);
     return whole;
 }

@@ -29,7 +29,8 @@ namespace offramp {
 //      (the caller compares its input with progress())
 //   take_up()         Takes the step counted last, if it was not taken. Repairs half-done changes and abandons
 //                     Filling. The slabs' contents, also on the disk, agree with the progress record. Of a run with
-//                     groups: a slab that one group was given is given to all.
+//                     groups: a slab that one group was given is given to all, and one that a required group lost
+//                     is marked in all.
 //      (the caller compares its own records, such as a checkpoint, with predecessor())
 //   resume()          Counts one more producer. From here on the run is this producer's.
 //   take_slabs()      Maps and page-locks the spans again; their bytes stay.
@@ -60,10 +61,10 @@ class RunRecovery {
     std::uint32_t epoch() const { return memory_.front().epoch(); }
     const RunProgress& progress() { return memory_.front().progress(); }
 
-    // `spill`: null if the run does not spill. Errors: ProtocolError for words or headers that no producer writes;
-    // CountMismatch, with the stats, if record and slabs contradict each other.
-    void take_up(const BatchNumbers& numbers, const SpillStore* spill);
-    // Of the run as a whole: a slab is in flight while a required group has it.
+    // `spills`: by group; null or missing if a group does not spill. Errors: ProtocolError for words or headers that no
+    // producer writes; CountMismatch, with the stats, if record and slabs contradict each other.
+    void take_up(const BatchNumbers& numbers, std::span<const std::shared_ptr<SpillStore>> spills = {});
+    // Of the run as a whole: a slab is in flight while a required group has it, in memory or on the disk.
     const Predecessor& predecessor() const { return whole_ ? *whole_ : predecessors_.front(); }
     const std::vector<Predecessor>& by_group() const { return predecessors_; }
 

@@ -73,13 +73,17 @@ ONCE_A_PROCESS = (
 # Only a run with --tile passes these: system.tiles kills consumers at each.
 OF_TILES = tuple(name for name in failpoints_of_the_sources() if name.startswith(("stitch.", "canvas.")))
 # Not every run passes these. system.dead_letters covers dead letters and failing user functions, broker_test unused
-# grants at the end, system.overwrite the steps after the consumers' end, and system.growing_input the items file.
+# grants at the end, recovery_test the steps of groups that spill, system.overwrite the steps after the consumers' end,
+# and system.growing_input the items file.
 ELSEWHERE = (
     "ledger.dead_letter",
     "dead_letter.write",
     "consumer.failed",
     "ledger.fail.counted",
     "ledger.abandon",
+    "ledger.lost",
+    "ledger.passed_over",
+    "spill.lost",
     "merge.write",
     "parts.join",
     "items.in_place",

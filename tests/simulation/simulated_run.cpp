@@ -298,7 +298,7 @@ void SimulatedRun::recover() {
     as_producer([&] {
         try {
             RunRecovery recovery(shared_.recovery_layout());
-            recovery.take_up({.batch = kBatch, .items = std::uint64_t{setup_.batches} * kBatch}, nullptr);
+            recovery.take_up({.batch = kBatch, .items = std::uint64_t{setup_.batches} * kBatch});
             note_counts();
             check_predecessor(recovery.predecessor());
             const std::vector<Predecessor> predecessors = recovery.by_group();

@@ -1,5 +1,5 @@
-// Random histories of a broker with groups of consumers that die, fail, return and stall: every group gets every slab,
-// and a slab is filled only while no group has it.
+// Random histories of a broker with groups of consumers that die, fail, return and stall, and whose waiting slabs may
+// go to the disk: every group gets every slab, and a slab is filled only while no group has it.
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -11,6 +11,7 @@
 #include <set>
 #include <vector>
 
+#include "tests/support/scratch_folder.hpp"
 #include "tests/unit/broker/groups_fixture.hpp"
 
 namespace offramp {
@@ -86,7 +87,8 @@ void check(GroupsFixture& f, const std::vector<GroupConsumers>& consumers, std::
     for (std::size_t i = 0; i < f.groups.size(); ++i) {
         const GroupReport& group = report.groups[i];
         RC_ASSERT(group.published.slabs == batches);
-        RC_ASSERT(group.completed.slabs + group.dead_lettered.slabs + group.dropped.slabs + group.in_flight.slabs ==
+        RC_ASSERT(group.completed.slabs + group.dead_lettered.slabs + group.dropped.slabs + group.in_flight.slabs +
+                      group.spilled.slabs ==
                   batches);
         RC_ASSERT(f.of[i].policy.drops_oldest() || group.dropped.slabs == 0U);
         const ProgressRecord totals = f[i].progress.totals();
@@ -115,14 +117,21 @@ bool can_drop(GroupsFixture& f) {
 }
 
 GroupPolicy any_policy() {
-    return {.optional = *rc::gen::arbitrary<bool>(),
-            .when_full = *rc::gen::element(WhenFull::Wait, WhenFull::DropOldest)};
+    GroupPolicy policy{.when_full = *rc::gen::element(WhenFull::Wait, WhenFull::DropOldest, WhenFull::Spill)};
+    if (policy.when_full != WhenFull::Spill) policy.optional = *rc::gen::arbitrary<bool>();
+    return policy;
 }
 
 RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
-    std::vector<ConsumerGroup> of{{"a", {.when_full = any_policy().when_full}}, {"b", any_policy()}};
+    std::vector<ConsumerGroup> of{{"a", any_policy()}, {"b", any_policy()}};
+    of.front().policy.optional = false;  // one is required
     if (*rc::gen::arbitrary<bool>()) of.push_back({"c", any_policy()});
-    GroupsFixture f(*rc::gen::inRange(1U, 5U), of, {.max_failures = *rc::gen::inRange(1U, 4U)});
+    const test::ScratchFolder folder(test::ScratchFolder::On::Memory);
+    std::vector<std::shared_ptr<SpillStore>> stores(of.size());
+    for (std::size_t group = 0; group < of.size(); ++group)
+        if (of[group].policy.when_full == WhenFull::Spill)
+            stores[group] = std::make_shared<SpillStore>(folder.path() + "/" + of[group].name, [] {});
+    GroupsFixture f(*rc::gen::inRange(1U, 5U), of, {.max_failures = *rc::gen::inRange(1U, 4U)}, stores);
     f.watch.kill_refusal = EPERM;  // stalled consumers of optional groups live on
     std::vector<GroupConsumers> consumers;
     for (std::size_t group = 0; group < of.size(); ++group) consumers.push_back({group, {}, {}});
@@ -138,12 +147,13 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
     for (int step = 0; step < 120; ++step) {
         GroupConsumers& some = consumers[*rc::gen::inRange(std::size_t{0}, consumers.size())];
         const auto held = holdings_of(some.living);
-        switch (*rc::gen::inRange(0, 13)) {
+        switch (*rc::gen::inRange(0, 15)) {
             case 0:
                 if (some.living.size() < 4) add_to(some);
                 break;
             case 1:
             case 2:
+            case 12:
                 if (f.can_fill()) f.publish(batches++);
                 break;
             case 3:
@@ -177,12 +187,16 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
             case 11:
                 f.advance(std::chrono::seconds(*rc::gen::element(1, 31)));
                 break;
-            case 12:
+            case 13:
+                f.advance(Spill::kPatience);
+                break;
+            case 14:
                 if (!f.can_fill() && can_drop(f)) f.publish_dropping(batches++);
                 break;
         }
         f.broker->step();
         f.broker->step();  // grants what the first freed last
+        f.settle();
         check(f, consumers, batches);
     }
 
@@ -190,20 +204,22 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
     f.exchange->finish();
     for (int round = 0; round < 400 && !f.broker->ended(); ++round) {
         for (GroupConsumers& each : consumers) {
-            if (each.living.empty() && f.report().groups[each.group].in_flight.slabs > 0) add_to(each);
+            const GroupReport group = f.report().groups[each.group];
+            if (each.living.empty() && group.in_flight.slabs + group.spilled.slabs > 0) add_to(each);
             for (const GroupHolding& holding : holdings_of(each.living)) finish(holding, ReleaseKind::Completed);
             for (const auto& consumer : each.living)
                 if (consumer->drain && consumer->tickets.empty())
                     consumer->port->send_work(of_run(Disconnect{consumer->welcome->session}));
         }
         f.advance(std::chrono::seconds(1));
+        f.settle();
     }
     RC_ASSERT(f.broker->ended());
     check(f, consumers, batches, Egress::Finished);
     const BrokerReport report = f.report();
     RC_ASSERT(report.completed.slabs + report.dead_lettered.slabs + report.dropped.slabs == batches);
     for (const GroupReport& group : report.groups) {
-        RC_ASSERT(group.in_flight.slabs == 0U);
+        RC_ASSERT(group.in_flight.slabs + group.spilled.slabs == 0U);
         RC_ASSERT(group.optional ||
                   report.dead_lettered.slabs + report.dropped.slabs >= group.dead_lettered.slabs + group.dropped.slabs);
     }

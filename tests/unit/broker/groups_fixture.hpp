@@ -31,14 +31,17 @@ struct GroupsFixture : FixtureRun {
         ProgressLog progress{memory};
     };
 
+    // `spills`: by group; one that is missing or null does not spill.
     explicit GroupsFixture(std::uint32_t slabs, const std::vector<ConsumerGroup>& its_groups = {{"a"}, {"b"}},
-                           const BrokerOptions& options = {})
-        : FixtureRun(slabs), of(its_groups) {
+                           const BrokerOptions& options = {}, std::vector<std::shared_ptr<SpillStore>> spills = {})
+        : FixtureRun(slabs), of(its_groups), stores(std::move(spills)) {
+        stores.resize(of.size());
         for (std::size_t i = 0; i < of.size(); ++i) groups.push_back(std::make_unique<Group>(slabs));
         std::vector<BrokerGroup> brokers;
         for (std::size_t i = 0; i < of.size(); ++i)
             brokers.push_back({groups[i]->ledger, *groups[i]->port, groups[i]->heartbeats, memory(),
                                options_of(of[i], groups[i]->progress, options)});
+        for (std::size_t i = 0; i < of.size(); ++i) brokers[i].options.spill = stores[i];
         broker = std::make_unique<Broker>(std::move(brokers), *exchange, watch, clock);
     }
     BrokerOptions options_of(const ConsumerGroup& group, ProgressLog& progress, BrokerOptions options) {
@@ -84,10 +87,18 @@ struct GroupsFixture : FixtureRun {
             {.first_batch = batch, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = (batch + 1) * 4});
         broker->step();
     }
+    // Until nothing is being written or read.
+    void settle() {
+        while (std::ranges::any_of(stores, [](const auto& store) { return store && store->busy(); })) {
+            broker->step();
+            std::this_thread::yield();
+        }
+    }
     Group& operator[](std::size_t group) { return *groups[group]; }
 
     const std::vector<ConsumerGroup> of;
     std::vector<std::unique_ptr<Group>> groups;
+    std::vector<std::shared_ptr<SpillStore>> stores;
     std::vector<std::uint64_t> completed, lost;                 // batches, as the run learns of them
     std::vector<std::pair<std::string, std::uint64_t>> listed;  // group and batch that it dropped
     std::map<std::uint32_t, std::uint64_t> batches;             // latest, by slab

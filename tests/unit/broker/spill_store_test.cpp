@@ -53,6 +53,25 @@ TEST_F(SpillStoreTest, ReadsBackTheSameBytes) {
     EXPECT_EQ(status.st_mode & 0777U, 0700U);
 }
 
+TEST_F(SpillStoreTest, AFileMayBeMarkedAsLostWhileItIsRead) {
+    store_.write(3, 12, bytes_);
+    SpilledFile file = outcome().file;
+    std::vector<std::byte> back(bytes_.size());
+    store_.read(file, 1, back);
+    SpillStore::mark_lost(file);
+    EXPECT_EQ(file.path, folder_ + "/lost-3-12.spill");
+    EXPECT_EQ(outcome().error, "");
+    EXPECT_EQ(back, bytes_);
+    const auto left = store_.left_there();
+    ASSERT_EQ(left.size(), 1U);
+    EXPECT_TRUE(left[0].lost);
+    EXPECT_EQ(left[0].path, file.path);
+    EXPECT_EQ(left[0].slab, 3U);
+    EXPECT_EQ(left[0].generation, 12U);
+    SpillStore::remove(file);
+    EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
 TEST_F(SpillStoreTest, FindsFinishedFilesAndRemovesUnfinishedOnes) {
     for (const char* name :
          {"slab-3-12.spill", "slab-0-1.spill", "slab-3-13.spill.new", "slab-3.spill", "slab-x-1.spill", "notes.txt"})

@@ -120,7 +120,7 @@ TEST_F(RunRecoveryTest, ContinuesWithSlabsInFlightInPublicationOrder) {
     RunRecovery recovery = recover();
     EXPECT_EQ(recovery.epoch(), kFirstEpoch + 1);
     EXPECT_EQ(recovery.progress().producers, 1U);
-    recovery.take_up(numbers_, nullptr);
+    recovery.take_up(numbers_);
     const Predecessor left = recovery.predecessor();
     ASSERT_EQ(left.in_flight.size(), 2U);
     EXPECT_EQ(left.in_flight[0].first_batch, 0U);
@@ -142,7 +142,7 @@ TEST_F(RunRecoveryTest, FindsTheItemsOfSmallerBatches) {
         producer.publish(1);
     });
     RunRecovery recovery = recover();
-    recovery.take_up({.batch = 4 * kBatch, .items = kItems, .starts = {0, kBatch, 2 * kBatch}}, nullptr);
+    recovery.take_up({.batch = 4 * kBatch, .items = kItems, .starts = {0, kBatch, 2 * kBatch}});
     const Predecessor left = recovery.predecessor();
     EXPECT_EQ(left.in_flight[0].batches_ended, 1U);
     EXPECT_EQ(left.in_flight[0].items_through, kBatch);
@@ -156,7 +156,7 @@ TEST_F(RunRecoveryTest, KeepsTheSlabBytesOfTheDeadProducer) {
         producer.bytes_of(published.slab).back() = std::byte{42};
     });
     RunRecovery recovery = recover();
-    recovery.take_up(numbers_, nullptr);
+    recovery.take_up(numbers_);
     const std::uint32_t slab = recovery.predecessor().in_flight.front().slab;
     const auto records = std::move(recovery).resume();
     const auto pool = RunRecovery::take_slabs(layout_.names, layout_.spans, {}, false, {[] {}, [](auto) {}});
@@ -192,7 +192,7 @@ TEST_F(RunRecoveryTest, RefusesAContradictingRecordWithoutLoss) {
         const ErrorKind code = code_of(
             [&] {
                 RunRecovery recovery = recover();
-                recovery.take_up(numbers_, nullptr);
+                recovery.take_up(numbers_);
             },
             &text);
         ::_exit(code == ErrorKind::CountMismatch && text.find("4 in 1 completed") != std::string::npos ? 0 : 1);
@@ -207,7 +207,7 @@ TEST_F(RunRecoveryTest, RefusesASlabOfItemsBeyondTheSource) {
     die_after([](Producer& producer) { producer.publish(5); });
     RunRecovery recovery = recover();
     std::string text;
-    EXPECT_EQ(code_of([&] { recovery.take_up({.batch = kBatch, .items = 8}, nullptr); }, &text), ErrorKind::Protocol);
+    EXPECT_EQ(code_of([&] { recovery.take_up({.batch = kBatch, .items = 8}); }, &text), ErrorKind::Protocol);
     EXPECT_THAT(text, HasSubstr("holds batch 5, but the source has only 8 items"));
 }
 
@@ -226,15 +226,15 @@ TEST_F(RunRecoveryTest, CountsASlabAndItsSpillFileOnce) {
         producer.records.ledger.vacate(freed.slab);
         spill(kept);
     });
-    const SpillStore store(folder.path(), [] {});
+    const auto store = std::make_shared<SpillStore>(folder.path(), [] {});
     RunRecovery recovery = recover();
-    recovery.take_up(numbers_, &store);
+    recovery.take_up(numbers_, {&store, 1});
     const Predecessor& left = recovery.predecessor();
     ASSERT_EQ(left.spilled.size(), 1U);
     EXPECT_EQ(left.spilled.front().published.first_batch, 0U);
     ASSERT_EQ(left.in_flight.size(), 1U);
     EXPECT_EQ(left.in_flight.front().first_batch, 1U);
-    EXPECT_EQ(store.left_there().size(), 1U) << "the copy was removed";
+    EXPECT_EQ(store->left_there().size(), 1U) << "the copy was removed";
     EXPECT_EQ(left.waiting().items(), 2 * kBatch);
 }
 
@@ -247,7 +247,7 @@ TEST_F(RunRecoveryTest, FinishesADrop) {
                                         producer.records.ledger.word(dropped.slab).generation);
     });
     RunRecovery recovery = recover();
-    recovery.take_up(numbers_, nullptr);
+    recovery.take_up(numbers_);
     const Predecessor& left = recovery.predecessor();
     ASSERT_EQ(left.in_flight.size(), 1U);
     EXPECT_EQ(left.in_flight.front().first_batch, 1U);

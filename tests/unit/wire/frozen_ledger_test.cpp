@@ -121,7 +121,7 @@ TEST(FrozenLedger, ProgressRecord) {
                                 .dropped_waiting = {word(20), word(21), word(22), word(23)},
                                 .first_dead_letters = {word(24), word(25), word(26), word(27)},
                                 .first_dropped = {word(28), word(29), word(30), word(31)},
-                                .reserved = {word(32)}};
+                                .step_items_through = word(32)};
     const auto* words = reinterpret_cast<const std::uint64_t*>(&record);
     for (std::size_t i = 0; i < sizeof record / sizeof *words; ++i) EXPECT_EQ(words[i], word(i + 1)) << i;
 }
