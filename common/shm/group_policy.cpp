@@ -25,8 +25,8 @@ std::optional<std::string> GroupPolicy::parse(std::string_view words, GroupPolic
         if (!seen.insert(word).second) return "has '" + std::string(word) + "' twice";
     }
     if (seen.contains("drop-oldest") && seen.contains("spill")) return "has both drop-oldest and spill: give one";
-    if (policy.when_full == WhenFull::Spill)
-        return "asks to spill, which a group cannot do yet: leave the word out, and the run waits for the group";
+    if (policy.optional && policy.when_full == WhenFull::Spill)
+        return "has both optional and spill: the run does not wait for an optional group, but would for its files";
     return std::nullopt;
 }
 

@@ -71,7 +71,8 @@ CONSUMER = {
     "held": is_list,
 }
 NUMBERS_OF_A_GROUP = """
-released_samples released_slabs dead_lettered_samples dropped_samples waiting_slabs leased_slabs last_release_ns consumers
+released_samples released_slabs dead_lettered_samples dropped_samples spilled_samples ever_spilled_samples
+waiting_slabs leased_slabs last_release_ns consumers
 """
 GROUP = {
     **dict.fromkeys(NUMBERS_OF_A_GROUP.split(), is_number),

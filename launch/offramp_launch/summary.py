@@ -212,7 +212,7 @@ def group_line(group, unit):
     kind = " (optional)" if group.get("optional") else ""
     counts = (
         (group.get(f"{name}_samples"), word)
-        for name, word in (("dead_lettered", "dead-lettered"), ("dropped", "dropped"))
+        for name, word in (("dead_lettered", "dead-lettered"), ("dropped", "dropped"), ("ever_spilled", "were on disk"))
     )
     lost = "".join(f", {count} {word}" for count, word in counts if count)
     return f"{group.get('name')}{kind}: {group.get('released_samples') or 0} {unit} done{lost}"

@@ -127,6 +127,8 @@ json groups_json(const BrokerReport& broker) {
                         {"dead_lettered_samples", group.dead_lettered.samples},
                         {"dropped_samples", group.dropped.samples},
                         {"in_flight_samples", group.in_flight.samples},
+                        {"spilled_samples", group.spilled.samples},
+                        {"ever_spilled_samples", group.ever_spilled.samples},
                         {"waiting_slabs", of(SlabState::Ready)},
                         {"leased_slabs", of(SlabState::Leased)},
                         {"last_release_ns", group.last_release_ns},

@@ -49,6 +49,9 @@ ABANDON = ("ledger.filling#10:kill",)
 # Passed only if consumers die on a slab.
 OF_A_DEAD_LETTER = ("ledger.dead_letter", "dead_letter.write")
 OF_A_DROP = ("broker.drop", "ledger.vacate")
+# Passed only if a group spills.
+OF_A_SPILL = ("spill.written", "ledger.vacate", "ledger.passed_over", "spill.read_back")
+SPILLING = ("--group", f"{ARRAYS}=npy:2", "--group", f"{SUMS}=checksum:1,spill")
 # The kills of the quick test: the producer's by their hits, between the first group's step and the second's, and within
 # the second's.
 BETWEEN_GROUPS = {
@@ -72,11 +75,12 @@ class GroupCell(Cell):
     poisoned: str = ""  # the group whose consumers die on one slab
     optional: bool = False  # the run has an optional group, too
     drops: bool = False  # the run has a required group, too, that drops its oldest slabs
+    spills: bool = False  # SPILLING; the consumer of the group that spills sleeps for a while
 
     def __str__(self):
         poisoned = f", {self.poisoned} poisoned" if self.poisoned else ""
-        drops = ", required" if self.drops else ""
-        return f"{self.failpoint}#{self.hit} {self.action} {self.group or self.program}{poisoned}{drops}"
+        how = f"{', required' if self.drops else ''}{', spilling' if self.spills else ''}"
+        return f"{self.failpoint}#{self.hit} {self.action} {self.group or self.program}{poisoned}{how}"
 
     @property
     def order(self):
@@ -84,7 +88,7 @@ class GroupCell(Cell):
 
     @property
     def setting_up(self):
-        if self.failpoint in OF_A_DROP:
+        if self.failpoint in OF_A_DROP or self.spills:
             return ASLEEP
         return ABANDON if self.failpoint == "ledger.abandon" else SETTING_UP.get(self.failpoint, ())
 
@@ -182,6 +186,12 @@ class GroupCrashRun(CrashRun):
         return [f"dead letters of groups: {groups}, expected {wanted}"] if groups != wanted else []
 
 
+class Spills(GroupCrashRun):
+    """One of its groups spills."""
+
+    RUN = (*COPY, *SPILLING)
+
+
 class WithAllGroups(GroupCrashRun):
     """None of its groups is optional."""
 
@@ -237,7 +247,17 @@ def quick_cells():
         GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, drops=True),
         GroupCell("broker.drop", "producer", "kill", hit=2, group=EXTRA, drops=True),
     ]
-    return [*producers, *consumers, *dead_letters, *drops]
+    return [*producers, *consumers, *dead_letters, *drops, *spills(hits=(1,))]
+
+
+def spills(hits):
+    """With another required group that drops its oldest slabs, too."""
+    return [
+        GroupCell(name, "producer", "kill", hit=hit, group=SUMS, drops=drops, spills=True)
+        for name in OF_A_SPILL
+        for drops in (False, True)
+        for hit in hits
+    ]
 
 
 def all_cells(wanted=()):
@@ -273,7 +293,7 @@ def all_cells(wanted=()):
     ends = [GroupCell(name, "producer", LAUNCHER, hit=hit) for name in ("ledger.ready", "ledger.free") for hit in HITS]
     return [
         cell
-        for cell in (*producers, *consumers, *poisoned, *drops, *ends)
+        for cell in (*producers, *consumers, *poisoned, *drops, *spills(HITS), *ends)
         if not wanted or any(cell.failpoint.startswith(begin) for begin in wanted)
     ]
 
@@ -289,7 +309,8 @@ def hits_of(failpoint):
 
 def check(cell, expected):
     """The faults of the cell, or an empty text. `expected`: the outputs of WithAllGroups."""
-    make = functools.partial(GroupCrashRun, group=cell.group, poisoned=cell.poisoned, extra=of_groups(expected, EXTRA))
+    run = Spills if cell.spills else GroupCrashRun
+    make = functools.partial(run, group=cell.group, poisoned=cell.poisoned, extra=of_groups(expected, EXTRA))
     return matrix.check(cell, of_groups(expected, ARRAYS, SUMS), make)
 
 

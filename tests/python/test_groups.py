@@ -71,7 +71,7 @@ class Grouped(World):
             (("abcdefghijklmnopq",), {}, "no valid name.*1 to 16"),
             (("",), {}, "group '' has no valid name"),
             (("masks,needed",), {}, r"has 'needed' after a comma.*NAME\[,optional\]\[,drop-oldest\|spill\]"),
-            (("masks,spill",), {}, "cannot do yet: leave the word out"),
+            (("masks,spill",), {}, "which only groups of 'offramp run' do"),
             (("masks", "masks"), {}, "group 'masks' is named twice"),
             (("masks,optional", "vectors,optional"), {}, "all groups are optional"),
             ([f"g{number}" for number in range(9)], {}, "9 groups. Name at most 8"),

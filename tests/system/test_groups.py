@@ -260,6 +260,25 @@ class Groups(LeavesNothing):
             self.assertGreater(extra["dropped_samples"], 0)
             self.assertLess(extra["released_samples"], SAMPLES)
 
+    def test_a_group_that_spills_holds_no_other(self):
+        with LaunchedRun(*COPY) as run, run.gate() as gate:
+            run.start("--group", "arrays=npy:2", "--group", "sums=checksum:1,spill")
+            run.until(lambda: any(each["holding"] for each in self.consumers_of(run, "sums")), "a slab at work")
+            self.assertEqual(0, run.command("scale", "sums=0").returncode)
+            gate.open()
+            run.until(lambda: self.group_in(run.status(), "arrays").get("released_samples") == SAMPLES, "all arrays")
+            sums = self.group_in(run.status(), "sums")
+            self.assertLess(sums["released_samples"], SAMPLES)
+            self.assertGreater(sums["spilled_samples"], 0)
+            self.assertLess(run.status()["done_samples"], SAMPLES)
+            files = list((run.run_dir / "live/spill/sums").glob("slab-*.spill"))
+            self.assertGreater(len(files), SAMPLES // 8)
+            self.assertIn(" samples on disk", run.command("status").stdout)
+            run.command("scale", "sums=1")
+            self.assert_whole(run)
+            self.assertEqual(0, self.group_in(run.summary(), "sums")["spilled_samples"])
+            self.assertFalse((run.run_dir / "live/spill").exists(), "spill files are left")
+
     def test_a_required_group_may_drop_its_oldest(self):
         """The other group has every sample. A resumed run makes the dropped ones again."""
         with LaunchedRun(*COPY, *GROUPS[:-1], f"{GROUPS[-1]},drop-oldest") as run:
@@ -400,7 +419,7 @@ class Groups(LeavesNothing):
             ("a=npy,", f"has '' {only}"),
             ("a=npy,optional,optional", "has 'optional' twice"),
             ("a=npy,drop-oldest,spill", "has both drop-oldest and spill: give one"),
-            ("a=npy,spill", "cannot do yet: leave the word out"),
+            ("a=npy,spill,optional", "has both optional and spill"),
         ):
             with self.subTest(text):
                 done = subprocess.run(

@@ -139,10 +139,11 @@ void check_together(const RunConfig& config, const GivenValues& given, const std
         throw ConfigError("--when-full '" + config.when_full + "' does not go with --group",
                           "Leave --when-full out; each group has its own policy: --group NAME=PROCESSOR,drop-oldest",
                           kind_of("when-full"));
-    if (!config.spill_dir.empty() && config.when_full != "spill")
+    const auto spills = [](const GroupSettings& group) { return group.policy.when_full == WhenFull::Spill; };
+    if (!config.spill_dir.empty() && config.when_full != "spill" && std::ranges::none_of(groups, spills))
         throw ConfigError(
             "--spill-dir '" + config.spill_dir + "' does not go with --when-full '" + config.when_full + "'",
-            "Choose --when-full spill, or leave --spill-dir out", kind_of("spill-dir"));
+            "Choose --when-full spill or --group NAME=PROCESSOR,spill, or leave --spill-dir out", kind_of("spill-dir"));
     if (config.model == "copy" && !config.weights.empty())
         throw ConfigError("--weights '" + config.weights + "' does not go with --model copy, which has none",
                           "Leave --weights out", kind_of("weights"));

@@ -11,7 +11,7 @@ from offramp_launch.watching.timestamps import age_of
 SUMMED = "batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split()
 SHARES = ("gpu_utilization", "consumer_utilization")
 TABLES = ("releases", "refused")
-GAUGES_OF_A_GROUP = ("waiting_slabs", "leased_slabs", "consumers")
+GAUGES_OF_A_GROUP = ("waiting_slabs", "leased_slabs", "spilled_samples", "consumers")
 TURN = "turn"  # limiting stage of a loaded run while another computes on its device
 
 

@@ -73,7 +73,7 @@ class ConsumerGroup:
         own = self._reported()
         if not own:
             return is_work_left(self._watch.status, self.is_draining())
-        return bool(own.get("waiting_slabs") or own.get("leased_slabs"))
+        return any(own.get(field) for field in ("waiting_slabs", "leased_slabs", "spilled_samples"))
 
     def is_draining(self):
         return self._watch.is_draining()

@@ -26,6 +26,7 @@ def row_of(name, own, status):
         "scaling": diagnosis.autoscaling(own.get("following")),
         "waiting": diagnosis.number(status.get("waiting_slabs")),
         "leased": diagnosis.number(status.get("leased_slabs")),
+        "spilled": f"{diagnosis.number(spilled)} samples on disk" if (spilled := status.get("spilled_samples")) else "",
         "done": diagnosis.number(status.get("released_samples")),
         "lost": ", ".join(lost),
         "note": f"fails: {failure}" if failure else shortage_of(name, status),
@@ -46,6 +47,7 @@ def lines_of_groups(document):
             f"{with_noun(row['done'], 'sample')} done",
             f"{with_noun(row['waiting'], 'slab')} waiting",
             f"{row['leased']} with consumers",
+            row["spilled"],
             row["lost"],
             row["note"],
         ]

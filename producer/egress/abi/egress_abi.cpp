@@ -110,6 +110,9 @@ std::vector<ConsumerGroup> groups_of(const offramp_egress_options& options) {
             if (const auto problem = GroupPolicy::parse(text.substr(comma + 1), policy))
                 throw ConfigError("group '" + printable(text) + "' " + *problem,
                                   std::string("Accepted: NAME") + GroupPolicy::kForm);
+        if (policy.when_full == WhenFull::Spill)
+            throw ConfigError("group '" + printable(text) + "' asks to spill, which only groups of 'offramp run' do",
+                              "Leave the word out, and the program waits for the group");
         groups.push_back({.name = name, .policy = policy});
     }
     if (!groups.empty() &&

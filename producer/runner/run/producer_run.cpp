@@ -255,7 +255,8 @@ void ProducerRun::beat() {
         anyone = now.broker.groups.empty()
                      ? has_consumers("")
                      : std::ranges::all_of(now.broker.groups, [&](const GroupReport& group) {
-                           return group.optional || group.in_flight.samples == 0 || has_consumers(group.name);
+                           return group.optional || group.in_flight.samples + group.spilled.samples == 0 ||
+                                  has_consumers(group.name);
                        });
     });
     if (!anyone) launcher_.no_consumers();

@@ -353,6 +353,7 @@ TEST_F(Parsing, AcceptsWhenFullOnlyWithAnEgressThatSupportsIt) {
     EXPECT_THAT(refusal({"--spill-dir=/disk"}).text,
                 AllOf(HasSubstr("--spill-dir '/disk'"), HasSubstr("--when-full spill")));
     EXPECT_EQ(parse({"--when-full=spill", "--spill-dir=/disk"}).spill_dir, "/disk");
+    EXPECT_EQ(parse({"--group=a=npy,spill", "--spill-dir=/disk"}).spill_dir, "/disk");
     EXPECT_EQ(parse({"--when-full=drop"}).when_full, "drop");
 }
 
