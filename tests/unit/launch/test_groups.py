@@ -150,10 +150,10 @@ class GroupsTest(InFolder):
         for printed, why in (("a usual line", ""), ("offramp-consumer: it is wrong", ": it is wrong")):
             with self.subTest(printed):
                 self.commands["extra"] = ["sh", "-c", f"echo '{printed}'; kill -9 $$"]
-                self.groups.scaled("extra=1")[1].bring_to(1)
+                self.scale("extra", 1)
                 self.let_one_end()
                 self.assertEqual(f"extra-1 was killed by SIGKILL{why}", self.groups.describe()[1]["failure"])
-                self.groups.scaled("extra=0")[1].bring_to(0)
+                self.scale("extra", 0)
 
     def test_a_wrong_scale_is_refused_with_the_names(self):
         for text, why in (
