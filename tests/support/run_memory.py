@@ -10,9 +10,9 @@ import zlib
 SHM = pathlib.Path("/dev/shm")
 STATES = ("free", "filling", "ready", "leased", "retired", "dead_letters")
 # common/wire/ledger_layout.hpp, run_progress.hpp
-HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 160
-VERSION = 2
-CURRENT, RECORDS = 32, 192
+HEADER_BYTES, CONSUMER_BYTES, ENTRY_BYTES, RECORD_BYTES = 512, 64, 128, 256
+VERSION = 3
+CURRENT, RECORDS = 32, 512
 PIECE_BYTES = 32 << 20  # of a slab, per thread and step of a checksum
 SAMPLE_WORDS = 512  # one word of each page
 
