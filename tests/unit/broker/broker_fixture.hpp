@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -64,23 +65,27 @@ struct FixtureGroup {
 struct FixtureRun {
     explicit FixtureRun(std::uint32_t slabs) : bytes(slabs * kSlabBytes), exchange(SlabExchange::make(1)) {}
 
+    void step() {
+        if (before_step) before_step();
+        broker->step();
+    }
     // One filled slab of `samples` samples, as batch `batch`.
     void publish(std::uint64_t batch, std::uint32_t samples = 4) {
-        broker->step();
+        step();
         auto loan = exchange->wait_for_slab();
         exchange->publish(std::move(*loan), {.first_batch = batch,
                                              .samples = samples,
                                              .batches_ended = 1,
                                              .bytes = samples * 10U,
                                              .items_through = (batch + 1) * 4});
-        broker->step();
+        step();
     }
     // Lets time pass while the broker runs: it reads the clock at intervals.
     void advance(std::chrono::nanoseconds time) {
         constexpr std::chrono::nanoseconds kBetweenLooks = std::chrono::seconds(1);
         for (; time > std::chrono::nanoseconds{}; time -= kBetweenLooks) {
             clock.advance(std::min(time, kBetweenLooks));
-            broker->step();
+            step();
         }
     }
     BrokerReport report() { return broker->report(); }
@@ -99,6 +104,7 @@ struct FixtureRun {
     ManualClock clock;
     std::shared_ptr<SlabExchange> exchange;
     std::unique_ptr<Broker> broker;
+    std::function<void()> before_step{};  // for what other threads do
 };
 
 struct BrokerFixture;
@@ -191,7 +197,7 @@ inline ScriptedConsumer::ScriptedConsumer(BrokerFixture& fixture, pid_t its_pid,
 
 inline void ScriptedConsumer::hello(std::uint64_t nonce) {
     port->send_work(encode(nonce, Hello{.token = token, .window = window}));
-    run.broker->step();
+    run.step();
     receive();
 }
 inline void ScriptedConsumer::hello() { hello(BrokerFixture::kNonce); }
@@ -225,13 +231,13 @@ inline void ScriptedConsumer::take(std::uint64_t batch, std::uint32_t samples) {
 template <class... Parts>
 void ScriptedConsumer::send(const Parts&... message) {
     port->send_work(of_run(message...));
-    run.broker->step();
+    run.step();
     receive();
 }
 
 inline void ScriptedConsumer::send_releases(std::uint64_t first, const std::vector<ReleaseRecord>& records) {
     port->send_release(of_run(Releases{welcome->session, first}, records));
-    run.broker->step();
+    run.step();
     receive();
 }
 inline void ScriptedConsumer::release(const SlabTicket& ticket, ReleaseKind kind) {
@@ -244,7 +250,7 @@ inline void ScriptedConsumer::work_on(const SlabTicket& ticket) {
 }
 inline void ScriptedConsumer::die() {
     run.watch.end(pid);
-    run.broker->step();
+    run.step();
 }
 
 }  // namespace offramp
