@@ -110,6 +110,7 @@ TEST_F(BrokerGroupsSpill, AGroupWithoutConsumersHoldsNoSlabAndMissesNone) {
         expect_same_generations();
         ASSERT_TRUE(f.report().conserved()) << batch;
     }
+    f.settle();
     EXPECT_EQ(report_of(0).completed.slabs, 10U);
     EXPECT_GE(report_of(1).spilled.slabs, 7U);
     EXPECT_EQ(files("slow").size(), report_of(1).spilled.slabs);
