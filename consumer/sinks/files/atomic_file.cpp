@@ -15,6 +15,7 @@
 #include "common/base/failpoint.hpp"
 #include "common/base/files.hpp"
 #include "common/base/log.hpp"
+#include "common/base/remedy.hpp"
 #include "common/base/scarcity.hpp"
 #include "consumer/sinks/files/held_output.hpp"
 #include "consumer/sinks/files/output_name.hpp"
@@ -81,6 +82,8 @@ std::string way_out(int errno_value) {
         case EISDIR:
             return "There is a file in the place of a folder, or a folder in the place of a file: remove it, or give "
                    "another output";
+        case ENOENT:
+            return "Its folder was moved or removed: put it back. " + remedy(Remedy::RunAgain);
         case ENAMETOOLONG:
             return "The sample's key is too long for a file name there: shorten the input's file names";
         default:
