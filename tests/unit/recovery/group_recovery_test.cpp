@@ -23,6 +23,7 @@
 #include "common/wire/slab_view.hpp"
 #include "producer/recovery/run_recovery.hpp"
 #include "tests/support/held_run.hpp"
+#include "tests/support/kill_points.hpp"
 #include "tests/support/scratch_folder.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 #include "tests/unit/shm/child_process.hpp"
@@ -41,7 +42,13 @@ struct Fuse {
     std::string_view name;  // empty: any
     int passes = 0;         // 0: never
 };
-Fuse armed;
+std::string_view armed_name;
+std::atomic<int> armed_passes{0};  // stores have threads of their own
+
+void arm(const Fuse& fuse) {
+    armed_name = fuse.name;
+    armed_passes = fuse.passes;
+}
 
 constexpr GroupPolicy kDropOldest{.when_full = WhenFull::DropOldest};
 constexpr std::uint32_t kRows = 4;
@@ -301,7 +308,7 @@ class GroupRecovery : public testing::Test {
     // A process that arms the fuse, does this, and dies: by the fuse, or at the end. False: at the end.
     bool dies(Fuse fuse, const std::function<void()>& work) {
         ChildProcess child([&](int) -> int {
-            armed = fuse;
+            arm(fuse);
             work();
             ::_exit(testing::Test::HasFailure() ? 1 : 0);
         });
@@ -312,7 +319,7 @@ class GroupRecovery : public testing::Test {
     bool producer_dies(Fuse fuse, const std::function<void(GroupsProducer&)>& work) {
         return dies({}, [&] {
             GroupsProducer producer(layout_, *learned_, spilling_);
-            armed = fuse;
+            arm(fuse);
             work(producer);
             ::_exit(0);
         });
@@ -327,12 +334,12 @@ class GroupRecovery : public testing::Test {
         *learned_ = {};
         for (const auto& group : layout_.groups) std::filesystem::remove_all(folder_.path() + "/" + group.name);
     }
-    // At each failpoint, which are this many at least; once more without a death.
+    // At each failpoint (a sanitizer: at some), which are this many at least; once more without a death.
     void producers_die(const std::function<void(GroupsProducer&)>& work, int least_failpoints) {
         ASSERT_FALSE(producer_dies({}, work));
         begin_again();
         int passes = 1;
-        for (; producer_dies({"", passes}, work); ++passes) {
+        for (; producer_dies({"", passes}, work); passes += test::kill_one_in()) {
             SCOPED_TRACE(passes);
             const auto next = go_on();
             check_recovered(*next, *learned_);
@@ -344,7 +351,7 @@ class GroupRecovery : public testing::Test {
     }
     void recoveries_die(const std::function<void(GroupsProducer&)>& work) {
         int in_recovery = 1;
-        for (int passes = 1; producer_dies({"", passes}, work); ++passes) {
+        for (int passes = 1; producer_dies({"", passes}, work); passes += test::kill_one_in()) {
             SCOPED_TRACE(std::to_string(passes) + ", then " + std::to_string(in_recovery));
             in_recovery = dies({"", in_recovery}, [&] { go_on(); }) ? in_recovery + 1 : 1;
             const auto next = go_on();
@@ -725,6 +732,6 @@ TEST_F(GroupRecovery, DeadLettersOfSeveralGroupsAddUp) {
 
 // Found by name: common/base/failpoint.cpp.
 extern "C" __attribute__((visibility("default"))) void offramp_failpoint_reached(const char* name) {
-    offramp::Fuse& fuse = offramp::armed;
-    if (fuse.passes > 0 && (fuse.name.empty() || fuse.name == name) && --fuse.passes == 0) ::_exit(offramp::kDied);
+    using namespace offramp;
+    if (armed_passes > 0 && (armed_name.empty() || armed_name == name) && --armed_passes == 0) ::_exit(kDied);
 }
