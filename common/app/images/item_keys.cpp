@@ -43,7 +43,7 @@ constexpr std::array kExtensions{in_lower_case(".jpg"),  in_lower_case(".jpeg"),
 
 // The length of the last part's extension; 0 if there is none, or if nothing would remain.
 std::size_t image_extension_bytes(std::string_view name) {
-    std::uint64_t number = 0;  // in_lower_case() of what was looked at
+    std::uint64_t number = 0;  // in_lower_case(end)
     for (std::size_t bytes = 1; bytes <= kLongestExtension && bytes < name.size(); ++bytes) {
         const std::string_view end = name.substr(name.size() - bytes);
         if (end.front() == '/') return 0;

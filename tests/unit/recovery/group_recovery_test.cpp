@@ -300,7 +300,7 @@ void finish(GroupsProducer& next, const Learned& learned) {
         completed_and_listed += learned.completed[batch] == 1 && learned.listed[batch] > 0 ? 1U : 0U;
     }
     EXPECT_LE(not_learned, 1U) << "only the completion that was counted last";
-    EXPECT_LE(completed_and_listed, listed_only) << "what was counted as dropped is not completed";
+    EXPECT_LE(completed_and_listed, listed_only) << "a dropped batch is not completed";
 }
 
 class GroupRecovery : public testing::Test {
