@@ -127,10 +127,9 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
     of.front().policy.optional = false;  // one is required
     if (*rc::gen::arbitrary<bool>()) of.push_back({"c", any_policy()});
     const test::ScratchFolder folder(test::ScratchFolder::On::Memory);
-    std::vector<std::shared_ptr<SpillStore>> stores(of.size());
+    AwaitedStores stores(of.size());
     for (std::size_t group = 0; group < of.size(); ++group)
-        if (of[group].policy.when_full == WhenFull::Spill)
-            stores[group] = std::make_shared<SpillStore>(folder.path() + "/" + of[group].name, [] {});
+        if (of[group].policy.when_full == WhenFull::Spill) stores.add(group, folder.path() + "/" + of[group].name);
     GroupsFixture f(*rc::gen::inRange(1U, 5U), of, {.max_failures = *rc::gen::inRange(1U, 4U)}, stores);
     f.watch.kill_refusal = EPERM;  // stalled consumers of optional groups live on
     std::vector<GroupConsumers> consumers;
@@ -194,8 +193,8 @@ RC_GTEST_PROP(BrokerGroupHistories, SkipNoGroupAndFillNoSlabInUse, ()) {
                 if (!f.can_fill() && can_drop(f)) f.publish_dropping(batches++);
                 break;
         }
-        f.broker->step();
-        f.broker->step();  // grants what the first freed last
+        f.step();
+        f.step();  // grants what the first freed last
         f.settle();
         check(f, consumers, batches);
     }

@@ -31,11 +31,9 @@ class BrokerGroupsSpill : public testing::Test {
     // `spilling`: names of the groups that spill.
     GroupsFixture& start(std::uint32_t slabs, const std::vector<ConsumerGroup>& of, const std::string& spilling,
                          const BrokerOptions& options = {}) {
-        std::vector<std::shared_ptr<SpillStore>> stores;
-        for (const ConsumerGroup& group : of)
-            stores.push_back(spilling.find(group.name) == std::string::npos
-                                 ? nullptr
-                                 : std::make_shared<SpillStore>(folder_ + "/" + group.name, [] {}));
+        AwaitedStores stores(of.size());
+        for (std::size_t group = 0; group < of.size(); ++group)
+            if (spilling.find(of[group].name) != std::string::npos) stores.add(group, folder_ + "/" + of[group].name);
         f_ = std::make_unique<GroupsFixture>(slabs, of, options, stores);
         return *f_;
     }
@@ -47,18 +45,18 @@ class BrokerGroupsSpill : public testing::Test {
         f_->exchange->publish(
             std::move(*loan),
             {.first_batch = batch, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = (batch + 1) * 4});
-        f_->broker->step();
+        f_->step();
     }
     // The egress is short for long enough.
     void let_it_spill() {
-        f_->broker->step();
+        f_->step();
         f_->advance(Spill::kPatience);
         f_->settle();
     }
     // Slabs come back from the disk, as far as there is memory.
     void let_it_read() {
         for (int i = 0; i < 3; ++i) {
-            f_->broker->step();
+            f_->step();
             f_->settle();
         }
     }
@@ -119,7 +117,7 @@ TEST_F(BrokerGroupsSpill, AGroupWithoutConsumersHoldsNoSlabAndMissesNone) {
 
     GroupConsumer slow(f, 1, 12);
     f.exchange->finish();
-    f.broker->step();
+    f.step();
     a.send(Disconnect{a.welcome->session});
     EXPECT_FALSE(f.broker->ended());
     const std::vector<std::uint64_t> batches = process_all(slow);
@@ -302,9 +300,9 @@ TEST_F(BrokerGroupsSpill, AnAbortDuringAReadLeavesTheSlabInOneGeneration) {
     a.release_next();
     let_it_spill();
     f.exchange->finish();
-    f.broker->step();  // takes the free slab back, and reads
-    f.broker->step();
-    ASSERT_TRUE(f.stores[1]->busy());
+    f.step();  // takes the free slab back, and reads
+    f.step();
+    ASSERT_TRUE(f.stores.busy());
     ASSERT_EQ(f[1].state(0), SlabState::Filling);
     EXPECT_EQ(f[0].state(0), SlabState::Free);
     f.broker->abort();

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "producer/broker/run_records.hpp"
+#include "tests/unit/broker/awaited_stores.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {
@@ -31,18 +31,17 @@ struct GroupsFixture : FixtureRun {
         ProgressLog progress{memory};
     };
 
-    // `spills`: by group; one that is missing or null does not spill.
     explicit GroupsFixture(std::uint32_t slabs, const std::vector<ConsumerGroup>& its_groups = {{"a"}, {"b"}},
-                           const BrokerOptions& options = {}, std::vector<std::shared_ptr<SpillStore>> spills = {})
-        : FixtureRun(slabs), of(its_groups), stores(std::move(spills)) {
-        stores.resize(of.size());
+                           const BrokerOptions& options = {}, const std::optional<AwaitedStores>& spilling = {})
+        : FixtureRun(slabs), of(its_groups), stores(spilling.value_or(AwaitedStores(of.size()))) {
         for (std::size_t i = 0; i < of.size(); ++i) groups.push_back(std::make_unique<Group>(slabs));
         std::vector<BrokerGroup> brokers;
         for (std::size_t i = 0; i < of.size(); ++i)
             brokers.push_back({groups[i]->ledger, *groups[i]->port, groups[i]->heartbeats, memory(),
                                options_of(of[i], groups[i]->progress, options)});
-        for (std::size_t i = 0; i < of.size(); ++i) brokers[i].options.spill = stores[i];
+        for (std::size_t i = 0; i < of.size(); ++i) brokers[i].options.spill = stores.by_group()[i];
         broker = std::make_unique<Broker>(std::move(brokers), *exchange, watch, clock);
+        before_step = [this] { stores.await(); };
     }
     BrokerOptions options_of(const ConsumerGroup& group, ProgressLog& progress, BrokerOptions options) {
         options.group = group.name;
@@ -61,7 +60,7 @@ struct GroupsFixture : FixtureRun {
 
     // A free slab is granted to the egress, or was.
     bool can_fill() {
-        broker->step();
+        step();
         return groups.front()->ledger.count(SlabState::Filling) > 0;
     }
     // As publish(). The egress waits for the slab, and asks for the oldest one.
@@ -72,12 +71,12 @@ struct GroupsFixture : FixtureRun {
             loan = exchange->wait_for_slab(SlabExchange::WhenNone::DropOldest);
             has_slab = true;
         });
-        while (!has_slab) broker->step();
+        while (!has_slab) step();
         egress.join();
         fill(std::move(*loan), batch);
     }
     void publish(std::uint64_t batch) {
-        broker->step();
+        step();
         fill(*exchange->wait_for_slab(), batch);
     }
     void fill(WriteLoan loan, std::uint64_t batch) {
@@ -85,20 +84,17 @@ struct GroupsFixture : FixtureRun {
         exchange->publish(
             std::move(loan),
             {.first_batch = batch, .samples = 4, .batches_ended = 1, .bytes = 40, .items_through = (batch + 1) * 4});
-        broker->step();
+        step();
     }
     // Until nothing is being written or read.
     void settle() {
-        while (std::ranges::any_of(stores, [](const auto& store) { return store && store->busy(); })) {
-            broker->step();
-            std::this_thread::yield();
-        }
+        while (stores.busy()) step();
     }
     Group& operator[](std::size_t group) { return *groups[group]; }
 
     const std::vector<ConsumerGroup> of;
     std::vector<std::unique_ptr<Group>> groups;
-    std::vector<std::shared_ptr<SpillStore>> stores;
+    AwaitedStores stores;
     std::vector<std::uint64_t> completed, lost;                 // batches, as the run learns of them
     std::vector<std::pair<std::string, std::uint64_t>> listed;  // group and batch that it dropped
     std::map<std::uint32_t, std::uint64_t> batches;             // latest, by slab

@@ -25,6 +25,7 @@
 #include "tests/support/held_run.hpp"
 #include "tests/support/kill_points.hpp"
 #include "tests/support/scratch_folder.hpp"
+#include "tests/unit/broker/awaited_stores.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 #include "tests/unit/shm/child_process.hpp"
 #include "tests/unit/shm/own_objects.hpp"
@@ -75,7 +76,7 @@ struct Learned {
 // A producer of a run with groups, over the run's own memory. The first one creates it.
 struct GroupsProducer : FixtureRun {
     GroupsProducer(const RunRecovery::Layout& of, Learned& news, const Spilling& spilling = {})
-        : FixtureRun(of.spans.slab_count), layout(of), learned(news), stores(stores_of(spilling)) {
+        : FixtureRun(of.spans.slab_count), layout(of), learned(news), stores(stores_of(of, spilling)) {
         for (std::uint32_t i = 0; i < layout.spans.span_count; ++i)
             regions.push_back(SharedRegion::create(layout.names.span(i), layout.spans.span_bytes(i)));
         for (const ConsumerGroup& group : layout.groups)
@@ -85,8 +86,8 @@ struct GroupsProducer : FixtureRun {
     }
     // Continues.
     GroupsProducer(const RunRecovery::Layout& of, Learned& news, RunRecovery recovery, const Spilling& spilling = {})
-        : FixtureRun(of.spans.slab_count), layout(of), learned(news), stores(stores_of(spilling)) {
-        recovery.take_up({.batch = kRows, .items = kBatches * kRows}, stores);
+        : FixtureRun(of.spans.slab_count), layout(of), learned(news), stores(stores_of(of, spilling)) {
+        recovery.take_up({.batch = kRows, .items = kBatches * kRows}, stores.by_group());
         whole = recovery.predecessor();
         by_group = recovery.by_group();
         records = std::move(recovery).resume();
@@ -97,20 +98,10 @@ struct GroupsProducer : FixtureRun {
         RunRecovery::continue_in(*broker, by_group);
     }
 
-    std::vector<std::shared_ptr<SpillStore>> stores_of(const Spilling& spilling) {
-        std::vector<std::shared_ptr<SpillStore>> made(layout.groups.size());
-        for (const std::size_t group : spilling.groups)
-            made[group] = std::make_shared<SpillStore>(spilling.folder + "/" + layout.groups[group].name,
-                                                       [this, group] { ++outcomes[group]; });
+    static AwaitedStores stores_of(const RunRecovery::Layout& of, const Spilling& spilling) {
+        AwaitedStores made(of.groups.size());
+        for (const std::size_t group : spilling.groups) made.add(group, spilling.folder + "/" + of.groups[group].name);
         return made;
-    }
-    // A step finds the outcome of every store at work, so that a history does not depend on how fast their threads are.
-    void await_outcomes() {
-        for (std::size_t group = 0; group < stores.size(); ++group) {
-            if (!stores[group] || !stores[group]->busy()) continue;
-            while (outcomes[group] == outcomes_taken[group]) std::this_thread::yield();
-            ++outcomes_taken[group];
-        }
     }
     void make_broker() {
         std::vector<BrokerGroup> brokers;
@@ -129,7 +120,7 @@ struct GroupsProducer : FixtureRun {
                                .progress = &records[i]->progress,
                                .on_completed = [this](const auto& slab) { ++learned.completed[slab.first_batch]; },
                                .on_dead_letter = [this](const auto& slab) { ++learned.lost[slab.first_batch]; },
-                               .spill = stores[i],
+                               .spill = stores.by_group()[i],
                                .on_dropped =
                                    [this](const SlabTicket& ticket, std::span<const std::byte> filled) {
                                        const auto contents = SlabContents::read(filled, layout.names.nonce, ticket);
@@ -138,7 +129,7 @@ struct GroupsProducer : FixtureRun {
             if (!group.policy.drops_for_run()) brokers.back().options.on_dropped = nullptr;
         }
         broker = std::make_unique<Broker>(std::move(brokers), *exchange, watch, clock);
-        before_step = [this] { await_outcomes(); };
+        before_step = [this] { stores.await(); };
     }
     std::span<std::byte> bytes_of(std::uint32_t slab) {
         return regions[layout.spans.span_of(slab)].bytes().subspan(layout.spans.offset_in_span(slab),
@@ -184,7 +175,7 @@ struct GroupsProducer : FixtureRun {
     }
     // Until no slab is being written or read.
     void settle() {
-        while (std::ranges::any_of(stores, [](const auto& store) { return store && store->busy(); })) step();
+        while (stores.busy()) step();
     }
     void let_it_spill() {
         step();
@@ -195,9 +186,7 @@ struct GroupsProducer : FixtureRun {
 
     const RunRecovery::Layout layout;
     Learned& learned;
-    std::array<std::atomic<int>, RunNames::kMostGroups> outcomes{};  // by group, of stores
-    std::array<int, RunNames::kMostGroups> outcomes_taken{};
-    const std::vector<std::shared_ptr<SpillStore>> stores;  // by group
+    AwaitedStores stores;
     Predecessor whole;
     std::vector<Predecessor> by_group;
     std::vector<SharedRegion> regions;
