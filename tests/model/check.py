@@ -35,10 +35,10 @@ EXHAUSTIVE_LONG = {
     "three faults": {**SMALL, "BATCHES": 2, "FAULTS": 3},
 }
 GROUPS = {
-    "two groups": {"GROUPS": 2, "BATCHES": 3, "FAULTS": 2},
-    "three groups": {"GROUPS": 3, "BATCHES": 3, "FAULTS": 2},
+    "two groups": {"GROUPS": 2, "BATCHES": 3, "FAULTS": 2, "SPILLS": 2},
+    "three groups": {"GROUPS": 3, "BATCHES": 3, "FAULTS": 2, "SPILLS": 1},
 }
-GROUPS_LONG = {"three groups, three faults": {"GROUPS": 3, "BATCHES": 4, "FAULTS": 3}}
+GROUPS_LONG = {"three groups, three faults": {"GROUPS": 3, "BATCHES": 4, "FAULTS": 3, "SPILLS": 2}}
 CYCLES = {"no history goes round": {**SMALL, "BATCHES": 2, "FAULTS": 1}}
 CYCLES_LONG = {"no history goes round": {**SMALL, "BATCHES": 2, "FAULTS": 2}}
 BITSTATE = {"three and three": ({**LARGE, "BATCHES": 3, "FAULTS": 1, "WINDOW": 1}, ["-w27", "-k3"])}
@@ -60,6 +60,9 @@ VARIANTS_OF_GROUPS = {
     "free-in-one-group": ("FREE_IN_ONE", "no_reader_sees_a_refill"),
     "half-given-stays": ("SKIP_HALF_GIVEN", "no_group_is_skipped"),
     "generations-stay-apart": ("KEEP_GENERATIONS", "generations_agree"),
+    "others-keep-their-generation": ("PASS_OVER_NONE", "generations_agree"),
+    "file-removed-first": ("REMOVE_FILE_FIRST", "no_group_is_skipped"),
+    "file-and-slab-both-count": ("KEEP_COPIES", "no_group_is_skipped"),
 }
 ALL_VARIANTS = [*VARIANTS, *VARIANTS_OF_GROUPS]
 
@@ -186,7 +189,7 @@ def breaks(name, show=False):
         if not of_groups:
             definitions.update({**SMALL, "WINDOW": 1, "ONLY": VARIANTS[name][1], "SCRATCH": ""})
         model = "groups.pml" if of_groups else "broker.pml"
-        checker = Checker(model, definitions, ["-DSAFETY", "-DBFS", MEMORY_LIMIT])
+        checker = Checker(model, definitions, ["-DSAFETY", "-DBFS", MEMORY_LIMIT], optimise="-O0")
         found = checker.search(["-m1000000"])
         violated = re.search(r"assertion violated (\w+)", found)
         if violated:

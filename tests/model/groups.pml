@@ -1,6 +1,7 @@
 /* Several groups of consumers over the same slabs: each group has a ledger and a counted step of its own, and one thread
  * changes them, group by group. The producer may die after any store, also during a recovery. What happens to a slab
- * within one group is in broker.pml: here a ready slab is completed at any time. */
+ * within one group is in broker.pml: here a ready slab is completed at any time. Every group may spill: a ready slab goes
+ * to its disk, which holds one, and comes back into a slab that is free in all groups. */
 
 #ifndef SLABS
 #define SLABS 2
@@ -14,6 +15,10 @@
 #ifndef FAULTS
 #define FAULTS 2
 #endif
+#ifndef SPILLS
+#define SPILLS 2
+#endif
+#define NO_FILE BATCHES
 
 mtype = { free, filling, ready };
 mtype = { nothing, publish, complete };
@@ -28,6 +33,8 @@ typedef Ledger {
 };
 Ledger group[GROUPS];
 byte content[SLABS];      /* the batch in the slab's memory */
+byte disk[GROUPS];        /* the batch in the group's file, or NO_FILE */
+byte spills = SPILLS;
 
 /* the outsider's notes */
 typedef Seen { bool batch[BATCHES] };
@@ -81,6 +88,39 @@ inline fill(slab) {
     :: else
     fi
 }
+inline spill(which, slab) {
+    spills--;
+    may_die_within(2);
+    STORE(disk[which] = content[slab]);
+    STORE(free_slab(which, slab))
+}
+/* The others pass over the filling: their next generation begins. */
+inline pass_over(which, slab) {
+    for (g : 0 .. GROUPS - 1) {
+        if
+#ifndef PASS_OVER_NONE
+        :: g != which -> STORE(group[g].generation[slab]++)
+#endif
+        :: else
+        fi
+    }
+}
+inline read_back(which, slab) {
+    for (g : 0 .. GROUPS - 1) { no_reader_sees_a_refill = no_reader_sees_a_refill && group[g].state[slab] != ready }
+    assert(no_reader_sees_a_refill);
+    may_die_within(GROUPS + 2);
+    STORE(group[which].state[slab] = filling);
+    if
+    :: up -> content[slab] = disk[which]
+    :: else
+    fi;
+#ifdef REMOVE_FILE_FIRST
+    STORE(disk[which] = NO_FILE);
+#endif
+    pass_over(which, slab);
+    STORE(group[which].state[slab] = ready);
+    STORE(disk[which] = NO_FILE)
+}
 inline give_to_all(slab) {
     may_die_within(2 * GROUPS);
     for (g : 0 .. GROUPS - 1) {
@@ -133,6 +173,17 @@ inline abandon_filling(which) {
         fi
     }
 }
+/* A file whose batch waits in memory is a copy. */
+inline remove_copies() {
+    for (g : 0 .. GROUPS - 1) {
+        for (s : 0 .. SLABS - 1) {
+            if
+            :: group[g].state[s] == ready && disk[g] == content[s] -> STORE(disk[g] = NO_FILE)
+            :: else
+            fi
+        }
+    }
+}
 inline raise_generations() {
     for (s : 0 .. SLABS - 1) {
         if
@@ -168,7 +219,7 @@ inline check_generations() {
 }
 inline recover() {
     up = true;
-    may_die_within(GROUPS * (SLABS + 2) + SLABS);
+    may_die_within(GROUPS * (SLABS + 3) + SLABS);
 #ifndef SKIP_HALF_GIVEN
     count_last_publication();
 #endif
@@ -178,6 +229,9 @@ inline recover() {
     }
 #ifndef KEEP_GENERATIONS
     raise_generations();
+#endif
+#ifndef KEEP_COPIES
+    remove_copies();
 #endif
     if
     :: up -> check_generations()
@@ -198,7 +252,7 @@ active proctype broker() {
     atomic {
         for (g : 0 .. GROUPS - 1) {
             for (s : 0 .. SLABS - 1) { group[g].state[s] = free; group[g].generation[s] = 1 }
-            group[g].step = nothing
+            group[g].step = nothing; disk[g] = NO_FILE
         }
         g = 0; s = 0
     }
@@ -212,10 +266,18 @@ active proctype broker() {
     :: atomic { up && group[0].state[1] == ready -> finish(0, 1); die_at = 0 }
     :: atomic { up && group[1].state[0] == ready -> finish(1, 0); die_at = 0 }
     :: atomic { up && group[1].state[1] == ready -> finish(1, 1); die_at = 0 }
+    :: atomic { up && spills > 0 && disk[0] == NO_FILE && group[0].state[0] == ready -> spill(0, 0); die_at = 0 }
+    :: atomic { up && spills > 0 && disk[0] == NO_FILE && group[0].state[1] == ready -> spill(0, 1); die_at = 0 }
+    :: atomic { up && spills > 0 && disk[1] == NO_FILE && group[1].state[0] == ready -> spill(1, 0); die_at = 0 }
+    :: atomic { up && spills > 0 && disk[1] == NO_FILE && group[1].state[1] == ready -> spill(1, 1); die_at = 0 }
+    :: atomic { up && disk[0] != NO_FILE && MAY_FILL(0) -> read_back(0, 0); die_at = 0; g = 0 }
+    :: atomic { up && disk[0] != NO_FILE && MAY_FILL(1) -> read_back(0, 1); die_at = 0; g = 0 }
+    :: atomic { up && disk[1] != NO_FILE && MAY_FILL(0) -> read_back(1, 0); die_at = 0; g = 0 }
+    :: atomic { up && disk[1] != NO_FILE && MAY_FILL(1) -> read_back(1, 1); die_at = 0; g = 0 }
 #if GROUPS > 2
     :: atomic { up && group[2].state[0] == ready -> finish(2, 0); die_at = 0 }
     :: atomic { up && group[2].state[1] == ready -> finish(2, 1); die_at = 0 }
 #endif
-    :: atomic { up && at_work == SLABS && group[0].published == BATCHES && IN_ALL(0, free) && IN_ALL(1, free) -> judge(); break }
+    :: atomic { up && at_work == SLABS && group[0].published == BATCHES && IN_ALL(0, free) && IN_ALL(1, free) && disk[0] == NO_FILE && disk[1] == NO_FILE -> judge(); break }
     od
 }
