@@ -136,8 +136,10 @@ void Intake::withdraw() {
 
 // --- whole slabs ---
 
-void WholeSlabs::mark_lost(std::uint64_t filling) {
-    for (const auto& group : groups_) group->mark_lost(filling);
+void WholeSlabs::mark_lost(const PublishedSlab& published) {
+    // Read back from the disk, a filling has another slab than in the other groups.
+    const bool moved = std::ranges::any_of(groups_, [](const auto& group) { return group->spills(); });
+    for (const auto& group : groups_) group->mark_lost(published, moved);
 }
 
 void WholeSlabs::adopt() {
@@ -185,7 +187,7 @@ WholeSlabs::Fate WholeSlabs::close(std::uint64_t filling) {
 }
 
 bool WholeSlabs::note_lost(const PublishedSlab& published, CountedStep step) {
-    mark_lost(published.filling);
+    mark_lost(published);
     const bool first = !std::exchange(fates_.at(published.filling).lost, true);
     close(published.filling);
     if (!first) return false;

@@ -81,7 +81,7 @@ class WholeSlabs {
     explicit WholeSlabs(const GroupBrokers& groups) : groups_(groups) {}
 
     // In each group that has this filling.
-    void mark_lost(std::uint64_t filling);
+    void mark_lost(const PublishedSlab& published);
     // Continues after a recovery, with lost slabs marked.
     void adopt();
     // Numbers it.

@@ -115,13 +115,14 @@ void GroupBroker::visit_open(const std::function<void(const PublishedSlab&, bool
     for (const SpilledSlab& slab : spill_.on_disk()) visit(slab.published, slab.file.lost);
 }
 
-void GroupBroker::mark_lost(std::uint64_t filling) {
-    for (std::uint32_t slab = 0; slab < ledger_.slab_count(); ++slab)
+void GroupBroker::mark_lost(const PublishedSlab& lost, bool moved) {
+    const std::uint32_t begin = moved ? 0 : lost.slab, end = moved ? ledger_.slab_count() : lost.slab + 1;
+    for (std::uint32_t slab = begin; slab < end; ++slab)
         if (const SlabState state = ledger_.word(slab).state;
             (state == SlabState::Ready || state == SlabState::Leased) &&
-            slab_records_[slab].published.filling == filling)
+            slab_records_[slab].published.filling == lost.filling)
             ledger_.mark_lost(slab);
-    spill_.mark_lost(filling);
+    spill_.mark_lost(lost.filling);
 }
 
 BrokerReport GroupBroker::report(bool short_together) const {

@@ -88,6 +88,7 @@ class GroupBroker {
     }
     bool may_drop(std::uint32_t slab) const;
     bool may_spill(std::uint32_t slab) const;
+    bool spills() const { return options_.spill != nullptr; }
     void drop(std::uint32_t slab) { spill_.drop(slab); }
     void abort() { run_end_.abort(); }
     // The required groups are done: drops what waits, and ends soon.
@@ -105,8 +106,9 @@ class GroupBroker {
     const PublishedSlab& published(std::uint32_t slab) const { return slab_records_[slab].published; }
     // Calls visit(published, lost) for each slab that this group has not processed, in memory and on the disk.
     void visit_open(const std::function<void(const PublishedSlab&, bool)>& visit) const;
-    // Another group could not process this filling, or dropped it. Errors: SystemError, if it is on the disk.
-    void mark_lost(std::uint64_t filling);
+    // Another group could not process this filling, or dropped it. `moved`: this group may have it in another slab.
+    // Errors: SystemError, if it is on the disk.
+    void mark_lost(const PublishedSlab& lost, bool moved);
     const std::vector<int>& wait_fds() { return peers_.wait_fds(exchange_.wake_fd()); }
     std::chrono::nanoseconds patience(TimePoint now) const;
     // `short_together`: with the other groups, it keeps the run from a free slab.

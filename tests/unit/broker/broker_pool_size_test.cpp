@@ -7,6 +7,7 @@
 #include <span>
 
 #include "tests/unit/broker/broker_fixture.hpp"
+#include "tests/unit/broker/groups_fixture.hpp"
 
 namespace offramp {
 namespace {
@@ -47,6 +48,20 @@ TEST(BrokerPoolSize, AStepReadsOnlyTheSlabsItMoves) {
         ASSERT_EQ(consumer.tickets.size(), batch + 1);
         consumer.release(consumer.tickets.back());
     }
+}
+
+TEST(BrokerPoolSize, ALossOfAGroupReadsItsOwnSlabAlone) {
+    GroupsFixture f(kLargePool);
+    GroupConsumer a(f, 0, 11), b(f, 1, 12);
+    const Unreadable of_a(std::span(f[0].entries).subspan(kSlabsInUse)),
+        of_b(std::span(f[1].entries).subspan(kSlabsInUse));
+    for (std::uint64_t batch = 0; batch < 10; ++batch) {
+        f.publish(batch);
+        a.release_next(ReleaseKind::Rejected);
+        b.release_next();
+    }
+    EXPECT_EQ(f.lost.size(), 10U);
+    EXPECT_TRUE(f.completed.empty());
 }
 
 TEST(BrokerPoolSize, DoesNotSearchAFullPoolWhileConsumersAreBusy) {
