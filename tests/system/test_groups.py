@@ -18,17 +18,14 @@ import urllib.request
 
 from tests.support.done_items import items_of_checkpoint, items_of_checksums
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import SANITIZER, LeavesNothing
+from tests.support.real_run import LeavesNothing
 
 COPY = (
     *"--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 100 --slabs 4 --samples-per-slab 4".split(),
     *"--status-seconds 0.02 --visibility-timeout 120".split(),
 )
 SAMPLES = 400
-in_python = unittest.skipIf(
-    SANITIZER or not importlib.util.find_spec("numpy"),
-    "skipped: needs NumPy, and an interpreter without a sanitizer",
-)
+in_python = unittest.skipIf(not importlib.util.find_spec("numpy"), "skipped: needs NumPy")
 PRODUCER = pathlib.Path(os.environ["OFFRAMP_TEST_BIN"], "offramp-producer")
 WRONG_NAMES = ("", "Masks", "3d", "a_b", "../a", "abcdefghijklmnopq")
 # Many slabs; `rows` takes long for one while the file `slow` exists, and `sums` sets the pace until then.

@@ -11,7 +11,7 @@ import textwrap
 import unittest
 
 from tests.support.launched_run import ROOT, LaunchedRun
-from tests.support.real_run import BIN, SANITIZER
+from tests.support.real_run import BIN
 from tests.support.waiting import put_away, wait_for
 
 COPY = tuple("--device cpu --model copy --copy-bytes 64KiB --batch 4 --batches 12 --slabs 4 --consumers 2".split())
@@ -81,9 +81,7 @@ def has_numpy():
     return importlib.util.find_spec("numpy") is not None
 
 
-in_python = unittest.skipIf(
-    SANITIZER or not has_numpy(), "skipped: needs NumPy, and an interpreter without a sanitizer"
-)
+in_python = unittest.skipIf(not has_numpy(), "skipped: needs NumPy")
 
 
 class Hosted(unittest.TestCase):
@@ -124,7 +122,7 @@ class Hosted(unittest.TestCase):
 
     def kinds(self, run):
         kinds = [f"so:{OBJECT}", f"exec:{self.written(run, 'tool.py', AS_A_PROGRAM)}"]
-        if not SANITIZER and has_numpy():
+        if has_numpy():
             post = self.written(run, "post.py", IN_PYTHON)
             kinds += [f"{post}:save", f"python:{post}:Saver"]
         return kinds

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.support.launched_run import LaunchedRun
 from tests.support.real_run import LeavesNothing
 
-IMAGES = 72
+IMAGES = 24
 
 
 def make_images(folder):

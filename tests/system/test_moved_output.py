@@ -14,7 +14,6 @@ import unittest
 from tests.support.done_items import items_of_checkpoint
 from tests.support.gate import Gate
 from tests.support.launched_job import JobWorld
-from tests.support.real_run import SANITIZER
 from tests.system.test_resume import InWorlds
 
 COPY = (
@@ -283,10 +282,7 @@ def save(slab, gate, entered):
 
 
 class Locks(InMovedFolders):
-    @unittest.skipIf(
-        SANITIZER or not importlib.util.find_spec("numpy"),
-        "a processor in Python needs NumPy, and a sanitizer's library an interpreter of its kind",
-    )
+    @unittest.skipIf(not importlib.util.find_spec("numpy"), "a processor in Python needs NumPy")
     def test_a_users_code_cannot_give_back_the_outputs_lock(self):
         world = self.world(*COPY, "--batches", "6", "--copy-outputs", "48")
         post, gate, entered = (world.folder / name for name in ("post.py", "gate", "entered"))

@@ -16,7 +16,7 @@ from tests.support.real_run import require_nothing_left
 from tests.support.small_disk import small_disk
 from tests.system.resume_cycles import KINDS, Cycles
 
-CYCLES = 10  # per kind
+CYCLES = 4  # per kind
 COPY = (
     *"--device cpu --model copy --consumers 2 --slabs 4 --copy-bytes 1MiB --batch 8".split(),
     *"--samples-per-slab 4 --processor checksum --status-seconds 0.05".split(),

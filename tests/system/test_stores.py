@@ -20,7 +20,7 @@ from unittest import mock
 
 from tests.support.launched_resume import WATCHDOG_SECONDS, World
 from tests.support.launched_run import ROOT, find_packages_of_launch
-from tests.support.real_run import BIN, SANITIZER, require_nothing_left
+from tests.support.real_run import BIN, require_nothing_left
 from tests.support.waiting import put_away, wait_for
 
 try:
@@ -382,7 +382,6 @@ class Outages(WithAStore):
         self.assertEqual(0, world.wait(), world.logs())
         self.require_whole()
 
-    @unittest.skipIf(SANITIZER, "skipped: a loop needs an interpreter with the sanitizer")
     def test_a_loop_says_that_it_waits_for_a_store(self):
         self.store.refuse = lambda method, key: "503 Slow Down" if method == "PUT" and key.endswith(".npy") else None
         world = self.world()
@@ -460,7 +459,6 @@ class Resumes(WithAStore):
                 self.assertEqual(0, world.start("--resume").wait(), world.logs())
                 self.require_whole(f"results-{number}")
 
-    @unittest.skipIf(SANITIZER, "skipped: a loop needs an interpreter with the sanitizer")
     def test_a_loop_dies_and_resumes(self):
         world = self.world()
         environment = environment_of_loops(world)
