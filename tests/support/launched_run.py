@@ -12,6 +12,7 @@ import tempfile
 import time
 
 from tests.support.gate import Gate
+from tests.support.marked_processes import processes_marked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240
@@ -142,6 +143,9 @@ class LaunchedRun(Launched):
                 self.launcher.wait(20)
             except subprocess.TimeoutExpired:
                 self.launcher.kill()
+        for pid in processes_marked("OFFRAMP_BUILD_DIR", str(self.folder / "build")):  # as after a failed test
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, *flags):
