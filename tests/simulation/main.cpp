@@ -21,7 +21,7 @@
 namespace offramp::simulation {
 namespace {
 
-constexpr std::uint64_t kQuickHistories = 30'000;
+constexpr std::uint64_t kQuickHistories = 15'000;
 constexpr std::uint64_t kRepeated = 200;    // run twice, to see that a seed decides everything
 constexpr std::uint64_t kRevealing = 5000;  // this many have every kind of event
 constexpr int kShrinkingRuns = 3000;
@@ -199,6 +199,11 @@ bool all_happened(const Counts& counts) {
     require(counts.lost_by_one, "a batch that one group completed and another could not process");
     require(counts.optional_drops, "a drop in an optional group");
     require(counts.oldest_drops, "a drop of the oldest slab");
+    require(counts.group_drops, "a drop in a required group");
+    require(counts.spilled, "a slab on the disk");
+    require(counts.read_back, "a slab that was read back");
+    require(counts.lost_files, "a slab on the disk that another group lost");
+    require(counts.full_disks, "a full disk");
     require(counts.letters, "a written dead letter");
     require(counts.letters_lost, "a dead letter that could not be written");
     return all;
@@ -275,6 +280,11 @@ int run_many(const Arguments& arguments) {
     print(counts.lost_by_one, "batches completed in one group and lost in another");
     print(counts.optional_drops, "batches dropped in an optional group");
     print(counts.oldest_drops, "batches dropped as the oldest");
+    print(counts.group_drops, "batches dropped in a required group");
+    print(counts.spilled, "batches spilled");
+    print(counts.read_back, "batches read back");
+    print(counts.lost_files, "batches on the disk that another group lost");
+    print(counts.full_disks, "batches not spilled, as the disk was full");
     print(counts.letters, "dead letters written");
     print(counts.letters_lost, "dead letters that could not be written");
     return counts.histories < kRevealing || all_happened(counts) ? 0 : 1;

@@ -17,6 +17,7 @@ constexpr std::array<Weight, kActions> kWeights{{
     {Action::Publish, "publish", 20},
     {Action::Drop, "drop", 1},
     {Action::WriteLetter, "write letter", 4},
+    {Action::FillDisk, "fill disk", 1},
     {Action::EndInput, "end input", 6},
     {Action::StepBroker, "step broker", 60},
     {Action::Deliver, "deliver", 60},
@@ -48,10 +49,25 @@ constexpr std::uint32_t kAllWeights = [] {
     return sum;
 }();
 
-constexpr std::array<std::string_view, kTwins> kTwinNames{
-    "none",           "stopped-is-dead", "death-unnoticed",  "reads-after-release", "completes-unprocessed",
-    "loses-messages", "swaps-messages",  "forgets-holdings", "late-copy",           "loses-last-count",
-    "forgets-lost",   "holds-pool",      "lists-no-drop",    "spoils-letter"};
+constexpr std::array<std::string_view, kTwins> kTwinNames{"none",
+                                                          "stopped-is-dead",
+                                                          "death-unnoticed",
+                                                          "reads-after-release",
+                                                          "completes-unprocessed",
+                                                          "loses-messages",
+                                                          "swaps-messages",
+                                                          "forgets-holdings",
+                                                          "late-copy",
+                                                          "loses-last-count",
+                                                          "forgets-lost",
+                                                          "holds-pool",
+                                                          "lists-no-drop",
+                                                          "spoils-letter",
+                                                          "forgets-drop",
+                                                          "forgets-lost-file",
+                                                          "removes-read-file",
+                                                          "keeps-generation",
+                                                          "spoils-file"};
 
 Action draw_action(Random& random) {
     std::uint32_t at = random.below(kAllWeights);
@@ -60,6 +76,12 @@ Action draw_action(Random& random) {
         at -= entry.weight;
     }
     return Action::StepBroker;
+}
+
+// One in `parts` drops its oldest, as many spill.
+WhenFull draw_when_full(Random& random, std::uint32_t parts) {
+    const std::uint32_t part = random.below(parts);
+    return part == 0 ? WhenFull::DropOldest : part == 1 ? WhenFull::Spill : WhenFull::Wait;
 }
 
 }  // namespace
@@ -82,10 +104,13 @@ Plan Plan::from_seed(std::uint64_t seed) {
     plan.setup.opens_late = random.one_in(2);
     plan.setup.abort_at_end = random.one_in(8);
     plan.setup.groups = random.one_in(6) ? kGroups : 1;
-    plan.setup.drops_oldest = random.one_in(6) && plan.setup.groups == 1;
+    if (plan.setup.groups == 1)
+        plan.setup.when_full[0] = draw_when_full(random, 6);
+    else
+        for (const std::uint32_t required : {0, 1}) plan.setup.when_full[required] = draw_when_full(random, 3);
     plan.setup.keeps_letters = random.one_in(8);
     // The egress that waits announces itself whenever its thread runs: then a seed would not decide everything.
-    if (plan.setup.drops_oldest) plan.setup.inline_dispatch = false;
+    if (plan.setup.makes_room()) plan.setup.inline_dispatch = false;
     if (plan.setup.keeps_letters) plan.setup.max_failures = 1;
     if (plan.setup.groups > 1) plan.setup.consumers = 1 + random.below(2);
     const std::uint32_t steps = 20 + random.below(plan.setup.groups > 1 ? 480 : 380);

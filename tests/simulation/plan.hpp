@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
+
+#include "common/shm/group_policy.hpp"
 
 namespace offramp::simulation {
 
@@ -12,6 +15,7 @@ enum class Action : std::uint8_t {
     Publish,       // publishes the oldest filled slab, or abandons the newest
     Drop,          // without a granted slab: drops the next batch
     WriteLetter,   // a dead letter's payload is written, or cannot be
+    FillDisk,      // the disk of spilled slabs is full, or has room again
     EndInput,      // the source is at its end: no batch is left
     StepBroker,    // the broker's step
     Deliver,       // some messages of one connection arrive
@@ -54,11 +58,14 @@ struct Setup {
     std::uint32_t max_failures = 3;
     bool kill_stalled = false;
     bool inline_dispatch = false;
-    bool begins_settled = false;  // the first consumers are admitted already
-    bool opens_late = false;      // consumers open their window once they are admitted
-    bool abort_at_end = false;    // stop --now instead of the end of input
-    bool drops_oldest = false;    // --when-full drop-oldest: a batch without a slab waits until the oldest is dropped
-    bool keeps_letters = false;   // dead letters are written before their slabs are free
+    bool begins_settled = false;                // the first consumers are admitted already
+    bool opens_late = false;                    // consumers open their window once they are admitted
+    bool abort_at_end = false;                  // stop --now instead of the end of input
+    std::array<WhenFull, kGroups> when_full{};  // of each group, without a free slab
+    bool keeps_letters = false;                 // dead letters are written before their slabs are free
+
+    // The egress waits for a slab, so that one is dropped or spilled for it.
+    bool makes_room() const { return when_full != decltype(when_full){}; }
 };
 
 // A history before it is run. Removing a step leaves the meaning of the others, so that a failing one can be shortened.
@@ -85,8 +92,13 @@ enum class Twin : std::uint8_t {
     HoldsPool,             // slabs wait for the optional group
     ListsNoDrop,           // an oldest slab that is dropped is not listed
     SpoilsLetter,          // a byte of a slab changes while it is written as a dead letter
+    ForgetsDrop,           // the ledgers of the other groups lack the mark of a slab that a required group drops
+    ForgetsLostFile,       // the files of a dead producer lack the marks of lost slabs
+    RemovesReadFile,       // a file is removed before its slab is published again
+    KeepsGeneration,       // the generation of a slab that a group reads back is not raised in the others
+    SpoilsFile,            // a byte of a spilled slab is another one on the disk
 };
-inline constexpr std::size_t kTwins = static_cast<std::size_t>(Twin::SpoilsLetter) + 1;
+inline constexpr std::size_t kTwins = static_cast<std::size_t>(Twin::SpoilsFile) + 1;
 std::string_view name_of(Twin twin);
 
 // Small, fast, and equal on every machine.

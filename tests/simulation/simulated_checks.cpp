@@ -26,12 +26,6 @@ std::string SimulatedRun::in_group(std::uint32_t group) const {
     return groups() == 1 ? "" : " in group " + groups_[group].name;
 }
 
-bool SimulatedRun::is_lost(const Batch& batch) const {
-    for (std::uint32_t group = 0; group < groups(); ++group)
-        if (!is_optional(group) && batch.shares[group].dead_letter) return true;
-    return false;
-}
-
 bool SimulatedRun::is_completed(const Batch& batch) const {
     for (std::uint32_t group = 0; group < groups(); ++group)
         if (!is_optional(group) && !batch.shares[group].completed) return false;
@@ -44,8 +38,20 @@ bool SimulatedRun::is_free(std::uint32_t slab) const {
     return true;
 }
 
+bool SimulatedRun::is_open(std::uint32_t group, const Batch& batch) const {
+    return batch.shares[group].published && !batch.shares[group].over();
+}
+
+// Without a consumer that has it, in a group that drops.
+bool SimulatedRun::may_lose(std::uint32_t group, std::uint32_t slab) const {
+    const SlabLedger& ledger = producer_->ledger(group);
+    return groups_[group].policy.drops_oldest() && ledger.word(slab).state == SlabState::Ready &&
+           ledger.holders(slab).empty();
+}
+
 // No process counts two steps of a group between two failpoints.
 void SimulatedRun::note_counts() {
+    note_read_back();
     for (std::uint32_t group = 0; group < groups(); ++group) {
         const RunProgress& progress = shared_.memory(group).progress();
         if (progress.current == noted_[group]) continue;
@@ -70,6 +76,8 @@ void SimulatedRun::note_step(std::uint32_t group, const ProgressRecord& record) 
     switch (step) {
         case CountedStep::Publish:
             if (std::exchange(share.published, true)) fail("is published twice");
+            share.slab = static_cast<std::uint32_t>(record.slab);
+            share.generation = record.generation;
             break;
         case CountedStep::Complete:
             if (share.commits == 0) fail("is completed, and no consumer processed it");
@@ -79,8 +87,7 @@ void SimulatedRun::note_step(std::uint32_t group, const ProgressRecord& record) 
             if (!share.rejected && share.blame < setup_.max_failures)
                 fail(fmt::format("is a dead letter after {} failures", share.blame));
             share.dead_letter = true;
-            share.slab = static_cast<std::uint32_t>(record.slab);
-            share.generation = record.generation;
+            note_loss(group, step, batches_[*number]);
             break;
         case CountedStep::Drop:
             note_drop(group, record, *number);
@@ -90,22 +97,41 @@ void SimulatedRun::note_step(std::uint32_t group, const ProgressRecord& record) 
     }
 }
 
-// The oldest waiting slab, listed, and only while none is free.
+void SimulatedRun::note_loss(std::uint32_t group, CountedStep step, Batch& batch) {
+    if (is_optional(group) || batch.is_lost()) return;
+    for (const GroupShare& share : batch.shares) counts_.lost_files += share.on_disk ? 1 : 0;
+    batch.lost_by = step;
+    batch.lost_in = epoch_;
+}
+
+void SimulatedRun::on_listed(std::uint32_t group, std::uint64_t number) {
+    if (batches_.at(number).is_lost())
+        throw Violation(fmt::format("batch {} is listed{}, though it is lost already", number, in_group(group)));
+    listing_.emplace(group, number);
+}
+
+// The oldest waiting slab, listed by the first group that loses it, and only while none is free.
 void SimulatedRun::note_drop(std::uint32_t group, const ProgressRecord& record, std::uint64_t number) {
     const auto fail = [&](const std::string& what) {
         throw Violation(fmt::format("batch {} is dropped{}, {}", number, in_group(group), what));
     };
     Batch& batch = batches_[number];
     batch.shares[group].dropped = true;
-    ++(is_optional(group) ? counts_.optional_drops : counts_.oldest_drops);
+    ++(is_optional(group) ? counts_.optional_drops : groups() > 1 ? counts_.group_drops : counts_.oldest_drops);
     if (trace_) say(fmt::format("batch {} is dropped{}", number, in_group(group)));
-    if (!is_optional(group) && !setup_.drops_oldest) fail("though the run waits for it");
-    if (!is_optional(group) && !batch.listed) fail("and not listed");
-    const bool required_are_done =
-        groups() > 1 && std::ranges::all_of(batches_, [this](const Batch& each) {
-            return !each.shares[0].published || ((each.shares[0].over()) && each.shares[1].over());
-        });
+    if (!groups_[group].policy.drops_oldest()) fail("though the run waits for it");
+    if (!is_optional(group) && !producer_->waiting.valid()) fail("though the producer does not wait for a slab");
+    const auto listed = std::exchange(listing_, std::nullopt);
+    if (!is_optional(group) && !batch.is_lost() && listed != std::pair(group, number)) fail("and not listed");
+    note_loss(group, CountedStep::Drop, batch);
+    const bool required_are_done = is_optional(group) && std::ranges::all_of(batches_, [this](const Batch& each) {
+                                       return !is_open(0, each) && !is_open(1, each);
+                                   });
     if (required_are_done || aborting_) return;
+    for (std::uint32_t other = 0; other < groups(); ++other)
+        if (other != group && !may_lose(other, static_cast<std::uint32_t>(record.slab)) &&
+            producer_->ledger(other).word(static_cast<std::uint32_t>(record.slab)).state != SlabState::Free)
+            fail(fmt::format("though it is in use{}", in_group(other)));
     for (std::uint32_t slab = 0; slab < setup_.slabs; ++slab) {
         if (is_free(slab)) fail(fmt::format("though slab {} is free", slab));
         const SlabLedger& ledger = producer_->ledger(group);
@@ -122,8 +148,7 @@ void SimulatedRun::on_completed(std::uint64_t number) {
     Batch& batch = batches_.at(number);
     if (!is_completed(batch)) throw Violation(fmt::format("batch {} is completed, but not in every group", number));
     if (std::exchange(batch.completed, true)) throw Violation(fmt::format("batch {} is completed twice", number));
-    if (batch.dead_letter || is_lost(batch))
-        throw Violation(fmt::format("batch {} is completed and a dead letter", number));
+    if (batch.dead_letter || batch.is_lost()) throw Violation(fmt::format("batch {} is completed and lost", number));
     ++counts_.completed;
     if (trace_) say(fmt::format("batch {} is completed", number));
 }
@@ -131,7 +156,8 @@ void SimulatedRun::on_completed(std::uint64_t number) {
 void SimulatedRun::on_dead_letter(std::uint64_t number) {
     note_counts();
     Batch& batch = batches_.at(number);
-    if (!is_lost(batch)) throw Violation(fmt::format("batch {} is a dead letter, but in no group", number));
+    if (batch.lost_by != CountedStep::DeadLetter)
+        throw Violation(fmt::format("batch {} is a dead letter, but in no group first", number));
     if (std::exchange(batch.dead_letter, true)) throw Violation(fmt::format("batch {} is a dead letter twice", number));
     if (batch.completed) throw Violation(fmt::format("batch {} is completed and a dead letter", number));
     ++counts_.dead_letters;
@@ -195,13 +221,7 @@ void SimulatedRun::check_entry(const SlabLedger::Memory& memory, std::size_t sla
 void SimulatedRun::check_conservation() {
     for (std::uint32_t group = 0; group < groups(); ++group) {
         const ProgressRecord totals = ProgressLog(shared_.memory(group).progress()).totals();
-        std::uint64_t in_flight = 0;
-        const SlabLedger::Memory memory = shared_.memory(group).ledger();
-        for (std::size_t slab = 0; slab < memory.entries.size(); ++slab) {
-            const SlabWord word = SlabWord::unpack(memory.entries[slab].word);
-            if (word.state == SlabState::Ready || word.state == SlabState::Leased)
-                in_flight += samples_of(contents_[slab].batch);
-        }
+        const std::uint64_t in_flight = check_places(group);
         if (totals.published.samples != totals.completed.samples + totals.dead_letters.samples + in_flight)
             throw Violation(fmt::format("{} samples are published{}, {} completed, {} dead letters and {} in flight",
                                         totals.published.samples, in_group(group), totals.completed.samples,
@@ -213,10 +233,10 @@ void SimulatedRun::check_conservation() {
 void SimulatedRun::check_fates() const {
     for (std::uint64_t number = 0; number < batches_.size(); ++number) {
         const Batch& batch = batches_[number];
-        if (batch.completed != (is_completed(batch) && !is_lost(batch)))
+        if (batch.completed != is_completed(batch))
             throw Violation(fmt::format("batch {} is completed in every required group, and not in the run", number));
-        if (batch.dead_letter != is_lost(batch))
-            throw Violation(fmt::format("batch {} is a dead letter in a group, and not in the run", number));
+        if (batch.dead_letter != (batch.lost_by == CountedStep::DeadLetter))
+            throw Violation(fmt::format("batch {} is a dead letter in a group first, and not in the run", number));
         for (std::uint32_t group = 0; group < groups(); ++group) {
             const GroupShare& share = batch.shares[group];
             if (share.published != batch.shares[0].published)
@@ -231,28 +251,46 @@ void SimulatedRun::check_fates() const {
 }
 
 // What the next producer learns of the run as a whole: the batches that wait for a required group, and the totals.
-void SimulatedRun::check_predecessor(const Predecessor& predecessor) const {
-    std::uint64_t waiting = 0, completed = 0, lost = 0;
+void SimulatedRun::check_predecessor(const RunRecovery& recovery) const {
+    const Predecessor& predecessor = recovery.predecessor();
+    std::uint64_t waiting = 0, completed = 0, lost = 0, published = 0, dropped = 0;
     const auto open = [this](const Batch& batch) {
         for (std::uint32_t group = 0; group < groups(); ++group)
-            if (!is_optional(group) && batch.shares[group].published && !batch.shares[group].over()) return true;
+            if (!is_optional(group) && is_open(group, batch)) return true;
         return false;
     };
+    for (std::uint32_t group = 0; group < groups(); ++group) {
+        const Predecessor& its = recovery.by_group()[group];
+        const auto left = std::ranges::count_if(batches_, [&](const Batch& batch) { return is_open(group, batch); });
+        if (its.in_flight.size() + its.spilled.size() != static_cast<std::size_t>(left))
+            throw Violation(
+                fmt::format("{} batches are left{}, the next producer finds {} in memory and {} on the disk", left,
+                            in_group(group), its.in_flight.size(), its.spilled.size()));
+    }
     for (std::uint64_t number = 0; number < batches_.size(); ++number) {
         waiting += open(batches_[number]) ? 1 : 0;
         completed += batches_[number].completed ? samples_of(number) : 0;
         lost += batches_[number].dead_letter ? samples_of(number) : 0;
+        const bool is_dropped = batches_[number].lost_by == CountedStep::Drop;
+        dropped += is_dropped ? samples_of(number) : 0;
+        published += batches_[number].shares[0].published && !is_dropped ? samples_of(number) : 0;
     }
-    for (const PublishedSlab& slab : predecessor.in_flight)
+    const auto check_open = [&](const PublishedSlab& slab) {
         if (!open(batches_.at(slab.first_batch)))
             throw Violation(fmt::format("batch {} is over, and waits for the next producer", slab.first_batch));
-    if (predecessor.in_flight.size() != waiting)
-        throw Violation(
-            fmt::format("{} batches wait, the next producer learns of {}", waiting, predecessor.in_flight.size()));
+    };
+    std::ranges::for_each(predecessor.in_flight, check_open);
+    for (const SpilledSlab& slab : predecessor.spilled) check_open(slab.published);
+    if (predecessor.in_flight.size() + predecessor.spilled.size() != waiting)
+        throw Violation(fmt::format("{} batches wait, the next producer learns of {} and {} on the disk", waiting,
+                                    predecessor.in_flight.size(), predecessor.spilled.size()));
     const ProgressRecord& totals = predecessor.totals;
     if (totals.completed.samples != completed || totals.dead_letters.samples != lost)
         throw Violation(fmt::format("{} samples were completed and {} lost, the next producer counts {} and {}",
                                     completed, lost, totals.completed.samples, totals.dead_letters.samples));
+    if (totals.published.samples != published || (groups() > 1 && totals.dropped != dropped))
+        throw Violation(fmt::format("{} samples were published and {} dropped, the next producer counts {} and {}",
+                                    published, dropped, totals.published.samples, totals.dropped));
 }
 
 // Each dead letter is on the disk with the bytes of its batch, unless the disk refused it.
@@ -272,17 +310,21 @@ void SimulatedRun::check_letters() const {
 }
 
 void SimulatedRun::check_end() {
+    counts_.full_disks += take_refused_writes();
     counts_.published += ProgressLog(shared_.memory(0).progress()).totals().published.slabs;
     for (std::uint32_t group = 0; group < groups(); ++group) check_end(group);
+    for (std::uint32_t group = 0; group < groups(); ++group)
+        if (spills(group)) check_files(group);
     check_fates();
     if (setup_.keeps_letters && !closed_early_) check_letters();
     const BrokerReport report = producer_->broker->report();
-    std::uint64_t completed = 0, dead = 0;
+    std::uint64_t completed = 0, dead = 0, dropped = 0;
     for (std::uint64_t number = 0; number < batches_.size(); ++number) {
         const Batch& batch = batches_[number];
         completed += batch.completed ? samples_of(number) : 0;
         dead += batch.dead_letter ? samples_of(number) : 0;
-        if (!aborting_ && !batch.completed && !batch.dead_letter && !batch.dropped && !batch.shares[0].dropped)
+        dropped += batch.lost_by == CountedStep::Drop && batch.lost_in == epoch_ ? samples_of(number) : 0;
+        if (!aborting_ && !batch.completed && !batch.is_lost() && !batch.dropped)
             throw Violation(fmt::format("batch {} is lost", number));
         if (groups() == 1 || !batch.dead_letter) continue;
         counts_.lost_by_one += batch.shares[0].completed || batch.shares[1].completed ? 1 : 0;
@@ -290,6 +332,9 @@ void SimulatedRun::check_end() {
     if (report.completed.samples != completed || report.dead_lettered.samples != dead)
         throw Violation(fmt::format("{} samples were completed and {} lost, the run reports {} and {}", completed, dead,
                                     report.completed.samples, report.dead_lettered.samples));
+    if (groups() > 1 && report.dropped.samples != dropped)
+        throw Violation(fmt::format("{} samples were dropped by the last producer, the run reports {}", dropped,
+                                    report.dropped.samples));
 }
 
 void SimulatedRun::check_end(std::uint32_t group) const {

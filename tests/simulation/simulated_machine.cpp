@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,7 +33,9 @@ namespace {
 constexpr std::uint64_t kNonce = 0x0ff7a3b100000001ULL;
 
 thread_local Fuse* acting = nullptr;  // no other thread of a process dies alone
-std::function<void()> looks;
+std::function<void(std::string_view)> looks;
+std::atomic<bool> disk_is_full{false};
+std::atomic<std::uint64_t> refused_writes{0};
 SharedObjects* objects = nullptr;  // of the current history
 std::array<std::array<HeartbeatRecord, kCapacity>, kGroups> heartbeats_at_death;
 
@@ -55,8 +60,12 @@ std::vector<int>& spare_fds() {
 // Found by name: common/base/failpoint.cpp.
 extern "C" __attribute__((visibility("default"))) void offramp_failpoint_reached(const char* name) {
     using namespace offramp::simulation;
-    if (acting == nullptr) return;
-    if (looks) looks();
+    if (acting == nullptr) {
+        if (!disk_is_full || name != std::string_view("spill.written")) return;
+        ++refused_writes;
+        throw std::runtime_error("no space left");
+    }
+    if (looks) looks(name);
     if (acting->left == 0 || --acting->left > 0) return;
     for (std::uint32_t group = 0; group < objects->groups(); ++group)
         std::ranges::copy(objects->memory(group).heartbeats(), heartbeats_at_death[group].begin());
@@ -72,7 +81,9 @@ const HeartbeatRecord& heartbeat_at_death(std::uint32_t group, std::uint32_t con
     return heartbeats_at_death[group][consumer_index];
 }
 
-void at_failpoints(std::function<void()> look) { looks = std::move(look); }
+void at_failpoints(std::function<void(std::string_view)> look) { looks = std::move(look); }
+void set_disk_full(bool is_full) { disk_is_full = is_full; }
+std::uint64_t take_refused_writes() { return refused_writes.exchange(0); }
 
 std::uint64_t payload_word(std::uint64_t batch, std::size_t word) { return Random((batch << 8) | word).next(); }
 std::uint32_t empty_row(std::uint64_t batch) { return batch % 5 == 3 ? 1 : kBatch; }
@@ -80,17 +91,21 @@ std::uint32_t empty_row(std::uint64_t batch) { return batch % 5 == 3 ? 1 : kBatc
 // --- shared memory ---
 
 std::vector<ConsumerGroup> groups_of(const Setup& setup) {
-    if (setup.groups == 1) return {{}};
-    return {{.name = "masks"}, {.name = "arrays"}, {.name = "preview", .policy = {.optional = true}}};
+    const auto policy = [&](std::uint32_t group, bool optional) {
+        return GroupPolicy{.optional = optional, .when_full = setup.when_full[group]};
+    };
+    if (setup.groups == 1) return {{.name = "", .policy = policy(0, false)}};
+    return {{.name = "masks", .policy = policy(0, false)},
+            {.name = "arrays", .policy = policy(1, false)},
+            {.name = "preview", .policy = policy(2, true)}};
 }
 
 SharedObjects::SharedObjects(const Setup& setup)
-    : groups_(groups_of(setup)),
-      run_(names_for(setup)),
+    : run_(names_for(setup)),
       layout_(small_layout()),
       spans_(SpanPlan::make(setup.slabs, layout_.slab_bytes, 1)),
       span_(SharedRegion::create(run_.names().span(0), spans_.span_bytes(0))) {
-    for (const ConsumerGroup& group : groups_) {
+    for (const ConsumerGroup& group : groups_of(setup)) {
         memory_.emplace_back(run_.names().of_group(group.name), layout_, spans_, kCapacity, 1, false);
         mappings_.push_back(SlabMappings::attach(run_.names().of_group(group.name)));
         first_headers_.push_back(header(static_cast<std::uint32_t>(memory_.size()) - 1));

@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/shm/shared_region.hpp"
@@ -62,7 +63,12 @@ class Acting {
 const HeartbeatRecord& heartbeat_at_death(std::uint32_t group, std::uint32_t consumer_index);
 
 // Called at each failpoint that a process passes or dies at.
-void at_failpoints(std::function<void()> look);
+void at_failpoints(std::function<void(std::string_view name)> look);
+
+// Until it has room again, no slab can be spilled.
+void set_disk_full(bool is_full);
+// Since the last call.
+std::uint64_t take_refused_writes();
 
 // The groups of a run: one without a name, or kGroups.
 std::vector<ConsumerGroup> groups_of(const Setup& setup);
@@ -80,15 +86,16 @@ class SharedObjects {
     }
     RunMemory& memory(std::uint32_t group) { return memory_[group]; }
     SlabMappings& mappings(std::uint32_t group) { return mappings_[group]; }
-    std::uint32_t groups() const { return static_cast<std::uint32_t>(groups_.size()); }
+    std::uint32_t groups() const { return static_cast<std::uint32_t>(memory_.size()); }
     const SlabLayout& layout() const { return layout_; }
     const RunNames& names() const { return run_.names(); }
-    RunRecovery::Layout recovery_layout() const { return {run_.names(), layout_, spans_, kCapacity, groups_}; }
-    // Where dead letters are written.
+    RunRecovery::Layout recovery_layout(const std::vector<ConsumerGroup>& groups) const {
+        return {run_.names(), layout_, spans_, kCapacity, groups};
+    }
+    // Where dead letters and spilled slabs are written.
     const std::string& folder() const { return folder_.path(); }
 
   private:
-    const std::vector<ConsumerGroup> groups_;
     HeldRun run_;
     test::ScratchFolder folder_{test::ScratchFolder::On::Memory};
     SlabLayout layout_;

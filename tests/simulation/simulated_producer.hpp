@@ -3,11 +3,13 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "producer/broker/broker.hpp"
 #include "tests/simulation/simulated_letters.hpp"
 #include "tests/simulation/simulated_run.hpp"
+#include "tests/support/awaited_stores.hpp"
 #include "tests/support/in_memory_ports/in_memory_ports.hpp"
 
 namespace offramp::simulation {
@@ -30,9 +32,12 @@ struct SimulatedRun::Producer {
     std::shared_ptr<SlabExchange> exchange;
     std::vector<std::unique_ptr<Group>> groups;
     std::unique_ptr<Broker> broker;
-    std::future<std::optional<WriteLoan>> waiting;  // the egress, until the oldest slab is dropped for it
+    AwaitedStores stores;                           // of spilled slabs
+    std::future<std::optional<WriteLoan>> waiting;  // the egress, until a slab is free for it
 
+    explicit Producer(AwaitedStores its_stores) : stores(std::move(its_stores)) {}
     ~Producer() {
+        stores.finish();
         if (!waiting.valid()) return;
         exchange->stop();
         waiting.get();

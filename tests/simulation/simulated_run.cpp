@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kMostConsumers = 6;  // alive at a time
 constexpr std::size_t kMostFillings = 2;   // at a time
+constexpr std::uint32_t kGrantsAhead = 2;
 constexpr int kHandshakeRounds = 4;
 constexpr int kFairRounds = 2000;  // more than any history needs
 constexpr std::chrono::milliseconds kRound{20};
@@ -38,9 +39,13 @@ SimulatedRun::SimulatedRun(SharedObjects& shared, const Setup& setup, Twin twin,
       contents_(setup.slabs) {
     shared_.reset();
     watch_.on_kill = [this](pid_t pid) { killed_.push_back(pid); };
-    at_failpoints([this] { note_counts(); });
+    at_failpoints([this](std::string_view name) {
+        note_counts();
+        spoil(name);
+    });
+    set_disk_full(false);
     counts_.with_groups += groups() > 1 ? 1 : 0;
-    begin_producer({}, {});
+    begin_producer(make_stores(), {}, {});
     for (std::uint32_t i = 0; i < setup_.consumers * groups(); ++i) join(i % groups());
     for (int round = 0; setup_.begins_settled && round < kHandshakeRounds; ++round) {
         for (const auto& link : links_) link->deliver_all();
@@ -56,10 +61,17 @@ SimulatedRun::~SimulatedRun() {
     filling_.clear();
 }
 
-void SimulatedRun::begin_producer(std::vector<std::unique_ptr<RunRecords>> records,
+AwaitedStores SimulatedRun::make_stores() const {
+    AwaitedStores stores(groups());
+    for (std::uint32_t group = 0; group < groups(); ++group)
+        if (spills(group)) stores.add(group, spill_folder(group));
+    return stores;
+}
+
+void SimulatedRun::begin_producer(AwaitedStores stores, std::vector<std::unique_ptr<RunRecords>> records,
                                   std::span<const Predecessor> predecessors) {
-    auto producer = std::make_unique<Producer>();
-    producer->exchange = SlabExchange::make(SlabExchange::kAheadByPool, clock_);
+    auto producer = std::make_unique<Producer>(std::move(stores));
+    producer->exchange = SlabExchange::make(kGrantsAhead, clock_);
     if (!records.empty()) epoch_ = records.front()->memory.epoch();
     std::vector<BrokerGroup> groups;
     for (std::uint32_t number = 0; number < groups_.size(); ++number) {
@@ -79,13 +91,18 @@ void SimulatedRun::begin_producer(std::vector<std::unique_ptr<RunRecords>> recor
         BrokerOptions options = broker_options(number);
         options.progress = group->progress;
         if (group->letters) options.dead_letters = group->letters->writer();
+        options.spill = producer->stores.by_group()[number];
         groups.push_back({*group->ledger, *group->port, memory.heartbeats(),
-                          SlabMemory{.usable = [](std::uint32_t) { return true; },
+                          SlabMemory{.usable =
+                                         [this](std::uint32_t) {
+                                             await_egress();
+                                             return true;
+                                         },
                                      .bytes_of = [this](std::uint32_t slab) { return shared_.slab(slab); }},
                           std::move(options)});
         producer->groups.push_back(std::move(group));
     }
-    producer->broker = std::make_unique<Broker>(std::move(groups), *producer->exchange, watch_, clock_);
+    producer->broker = std::make_unique<Broker>(std::move(groups), *producer->exchange, watch_, broker_clock_);
     if (!predecessors.empty()) RunRecovery::continue_in(*producer->broker, predecessors);
     if (setup_.inline_dispatch)
         producer->exchange->set_inline_dispatch([this] { return producer_->broker->dispatch_inline(); });
@@ -94,8 +111,7 @@ void SimulatedRun::begin_producer(std::vector<std::unique_ptr<RunRecords>> recor
 
 BrokerOptions SimulatedRun::broker_options(std::uint32_t group) {
     BrokerOptions options{.group = groups_[group].name,
-                          .policy = {.optional = is_optional(group) && twin_ != Twin::HoldsPool,
-                                     .when_full = setup_.drops_oldest ? WhenFull::DropOldest : WhenFull::Wait},
+                          .policy = groups_[group].policy,
                           .run_nonce = shared_.names().nonce,
                           .allowed_uids = {1000},
                           .visibility_timeout = kVisibilityTimeout,
@@ -103,10 +119,11 @@ BrokerOptions SimulatedRun::broker_options(std::uint32_t group) {
                           .on_completed = [this](const PublishedSlab& slab) { on_completed(slab.first_batch); },
                           .on_dead_letter = [this](const PublishedSlab& slab) { on_dead_letter(slab.first_batch); },
                           .kill_stalled = setup_.kill_stalled};
-    if (setup_.drops_oldest)
-        options.on_dropped = [this](const SlabTicket& ticket, std::span<const std::byte> bytes) {
+    if (twin_ == Twin::HoldsPool) options.policy.optional = false;
+    if (groups_[group].policy.drops_for_run())
+        options.on_dropped = [this, group](const SlabTicket& ticket, std::span<const std::byte> bytes) {
             const SlabContents contents = SlabContents::read(bytes, shared_.names().nonce, ticket);
-            if (twin_ != Twin::ListsNoDrop) batches_.at(contents.batches.front().batch).listed = true;
+            if (twin_ != Twin::ListsNoDrop) on_listed(group, contents.batches.front().batch);
         };
     return options;
 }
@@ -125,6 +142,7 @@ void SimulatedRun::as_producer(const std::function<void()>& work) {
         kill_producer();
     }
     note_counts();
+    if (listing_) throw Violation(fmt::format("batch {} is listed, and not dropped", listing_->second));
     end_wait();
     take_kills();
 }
@@ -142,16 +160,7 @@ void SimulatedRun::as_consumer(SimulatedConsumer& consumer, const std::function<
     }
 }
 
-// A grant is a slab being filled that neither this producer's hands nor the exchange's have seen yet.
-std::uint32_t SimulatedRun::granted() const {
-    std::uint32_t granted = producer_->ledger(0).count(SlabState::Filling);
-    granted -= static_cast<std::uint32_t>(filling_.size());
-    for (const auto& [slab, generation] : left_) {
-        const SlabWord word = producer_->ledger(0).word(slab);
-        if (word.state == SlabState::Filling && word.generation == generation) --granted;
-    }
-    return granted;
-}
+std::uint32_t SimulatedRun::granted() const { return kGrantsAhead - producer_->exchange->grants_wanted(setup_.slabs); }
 
 bool SimulatedRun::has_batch() const {
     return producer_ && !input_ended_ && next_batch_ < setup_.batches && filling_.size() < kMostFillings &&
@@ -161,17 +170,26 @@ bool SimulatedRun::has_batch() const {
 bool SimulatedRun::may_fill() const { return has_batch() && granted() > 0; }
 
 // The egress's own thread waits. It runs only while this one waits for it, so that a seed decides everything.
-void SimulatedRun::wait_for_oldest() {
-    if (!setup_.drops_oldest || aborting_ || closed_ || !has_batch() || granted() > 0) return;
+void SimulatedRun::wait_for_slab() {
+    if (!setup_.makes_room() || aborting_ || closed_ || !has_batch() || granted() > 0) return;
     if (trace_) say(fmt::format("batch {} waits for a slab", next_batch_));
     const std::shared_ptr<SlabExchange> exchange = producer_->exchange;
-    producer_->waiting = std::async(std::launch::async,
-                                    [exchange] { return exchange->wait_for_slab(SlabExchange::WhenNone::DropOldest); });
+    const bool drops =
+        std::ranges::any_of(groups_, [](const ConsumerGroup& group) { return group.policy.drops_for_run(); });
+    const auto when_none = drops ? SlabExchange::WhenNone::DropOldest : SlabExchange::WhenNone::Wait;
+    producer_->waiting =
+        std::async(std::launch::async, [exchange, when_none] { return exchange->wait_for_slab(when_none); });
     while (!exchange->waiting()) std::this_thread::yield();
 }
 
+void SimulatedRun::await_egress() const {
+    if (!producer_ || !producer_->waiting.valid()) return;
+    while (producer_->exchange->waiting() && granted() > 0) std::this_thread::yield();
+}
+
 void SimulatedRun::end_wait() {
-    if (!producer_ || !producer_->waiting.valid() || granted() == 0) return;
+    await_egress();
+    if (!producer_ || !producer_->waiting.valid() || producer_->exchange->waiting()) return;
     auto loan = producer_->waiting.get();
     if (!loan) throw Violation("a granted slab is not there");
     fill(std::move(*loan));
@@ -185,7 +203,6 @@ void SimulatedRun::fill() {
 
 void SimulatedRun::fill(WriteLoan loan) {
     const std::uint32_t slab = loan.slab();
-    std::erase_if(left_, [&](const auto& entry) { return entry.first == slab; });
     for (const auto& consumer : consumers_)
         if (consumer->reads(slab))
             throw Violation(fmt::format("slab {} is filled while {} reads it", slab, consumer->name()));
@@ -223,7 +240,6 @@ void SimulatedRun::publish() {
     Filling next = std::move(filling_.front());
     filling_.pop_front();
     if (trace_) say(fmt::format("batch {} is published in slab {}", next.batch, next.loan.slab()));
-    left_.emplace_back(next.loan.slab(), next.loan.generation());
     if (twin_ == Twin::LateCopy && next.batch % 3 == 0) late_copy_ = next.loan.slab();
     producer_->exchange->publish(std::move(next.loan), std::move(next.published));
 }
@@ -231,14 +247,13 @@ void SimulatedRun::publish() {
 void SimulatedRun::abandon_newest() {
     Filling& newest = filling_.back();
     if (trace_) say(fmt::format("slab {} is abandoned", newest.loan.slab()));
-    left_.emplace_back(newest.loan.slab(), newest.loan.generation());
     next_batch_ = newest.batch;
     dropped_before_ = newest.published.dropped;
     filling_.pop_back();
 }
 
 void SimulatedRun::drop() {
-    if (groups() > 1 || setup_.drops_oldest || !filling_.empty() || !has_batch() || granted() > 0) return;
+    if (groups() > 1 || setup_.makes_room() || !filling_.empty() || !has_batch() || granted() > 0) return;
     batches_[next_batch_++].dropped = true;
     dropped_before_ += kBatch;
     ++counts_.dropped;
@@ -255,6 +270,7 @@ void SimulatedRun::step_broker() {
     as_producer([&] {
         producer_->broker->step();
         if (setup_.inline_dispatch) producer_->broker->patience();
+        producer_->stores.await();
     });
     if (!producer_) return;
     for (const auto& group : producer_->groups)
@@ -275,14 +291,15 @@ void SimulatedRun::kill_producer() {
     // Counted, perhaps not taken: the next producer takes the step and reports nothing of it.
     for (std::uint64_t number = 0; number < batches_.size(); ++number) {
         if (is_completed(batches_[number]) && !batches_[number].completed) on_completed(number);
-        if (is_lost(batches_[number]) && !batches_[number].dead_letter) on_dead_letter(number);
+        if (batches_[number].lost_by == CountedStep::DeadLetter && !batches_[number].dead_letter)
+            on_dead_letter(number);
     }
     RunProgress& progress = shared_.memory(0).progress();
     if (twin_ == Twin::LosesLastCount && progress.current > 1) noted_[0] = --progress.current;
     for (std::uint32_t group = 0; twin_ == Twin::ForgetsLost && group < groups(); ++group)
         for (SlabEntry& entry : shared_.memory(group).ledger().entries) entry.lost = 0;
     filling_.clear();
-    left_.clear();
+    listing_.reset();
     input_ended_ = false;
     producer_fuse_ = {};
     // No process has this pid and this start time.
@@ -290,6 +307,8 @@ void SimulatedRun::kill_producer() {
     for (const auto& link : links_) link->lose_producer(static_cast<std::size_t>(next_pid_) % 3);
     links_.clear();
     producer_.reset();
+    if (next_pid_ % 2 == 0) tear_writes();
+    if (twin_ == Twin::ForgetsLostFile) spoil_files(twin_);
 }
 
 void SimulatedRun::recover() {
@@ -297,15 +316,16 @@ void SimulatedRun::recover() {
     ++counts_.recoveries;
     as_producer([&] {
         try {
-            RunRecovery recovery(shared_.recovery_layout());
-            recovery.take_up({.batch = kBatch, .items = std::uint64_t{setup_.batches} * kBatch});
+            AwaitedStores stores = make_stores();
+            RunRecovery recovery(shared_.recovery_layout(groups_));
+            recovery.take_up({.batch = kBatch, .items = std::uint64_t{setup_.batches} * kBatch}, stores.by_group());
             note_counts();
-            check_predecessor(recovery.predecessor());
+            check_predecessor(recovery);
             const std::vector<Predecessor> predecessors = recovery.by_group();
             next_batch_ = predecessors.front().totals.items_through / kBatch;
             dropped_before_ = 0;
             for (std::uint64_t batch = next_batch_; batch < batches_.size(); ++batch) batches_[batch].dropped = false;
-            begin_producer(std::move(recovery).resume(), predecessors);
+            begin_producer(std::move(stores), std::move(recovery).resume(), predecessors);
         } catch (const Died&) {
             producer_.reset();
             for (std::uint32_t group = 0; group < groups(); ++group) shared_.header(group).producer_start_time = 1;
@@ -414,7 +434,7 @@ void SimulatedRun::take(const Step& step) {
             if (may_fill())
                 fill();
             else
-                wait_for_oldest();
+                wait_for_slab();
             break;
         case Action::Publish:
             if (filling_.empty()) break;
@@ -428,6 +448,10 @@ void SimulatedRun::take(const Step& step) {
             break;
         case Action::WriteLetter:
             write_letter(who, how);
+            break;
+        case Action::FillDisk:
+            disk_full_ = !disk_full_ && how % 2 == 0;
+            set_disk_full(disk_full_);
             break;
         case Action::EndInput:
             end_input();
@@ -510,6 +534,7 @@ void SimulatedRun::take(const Step& step) {
         shared_.slab(*late_copy_)[shared_.layout().header_bytes] ^= std::byte{1};
         late_copy_.reset();
     }
+    if (twin_ == Twin::SpoilsFile) spoil_files(twin_);
     check();
 }
 
@@ -551,6 +576,7 @@ void SimulatedRun::fair_round() {
 void SimulatedRun::finish() {
     if (trace_) say("from here on every process behaves");
     producer_fuse_ = {};
+    set_disk_full(false);
     recover();
     for (const auto& consumer : consumers_) {
         consumer->stopped = false;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "producer/broker/run_records.hpp"
-#include "tests/unit/broker/awaited_stores.hpp"
+#include "tests/support/awaited_stores.hpp"
 #include "tests/unit/broker/broker_fixture.hpp"
 
 namespace offramp {

@@ -12,8 +12,8 @@
 
 namespace offramp {
 
-// The stores of a run's groups, in real folders. With await() before each step, the step finds the outcome of every
-// store at work, so that a history does not depend on how fast their threads are.
+// The stores of a run's groups, in real folders. With await() between two steps, the next one finds the outcome of
+// every store at work, so that a history does not depend on how fast their threads are.
 class AwaitedStores {
   public:
     explicit AwaitedStores(std::size_t groups) : stores_(groups), outcomes_(groups), taken_(groups) {}
@@ -34,6 +34,12 @@ class AwaitedStores {
             while (*outcomes_[group] == taken_[group]) std::this_thread::yield();
             ++taken_[group];
         }
+    }
+    // Ends the job at hand without a step, as at the death of the producer.
+    void finish() {
+        for (const auto& store : stores_)
+            while (store && store->busy())
+                if (!store->take_outcome()) std::this_thread::yield();
     }
 
   private:
