@@ -20,7 +20,10 @@ class AwaitedStores {
 
     void add(std::size_t group, const std::string& folder) {
         auto outcomes = std::make_shared<std::atomic<int>>(0);  // the broker may keep the store for longer
-        stores_[group] = std::make_shared<SpillStore>(folder, [outcomes] { ++*outcomes; });
+        stores_[group] = std::make_shared<SpillStore>(folder, [outcomes] {
+            ++*outcomes;
+            outcomes->notify_one();
+        });
         outcomes_[group] = std::move(outcomes);
     }
     // Null for a group without a store.
@@ -31,8 +34,7 @@ class AwaitedStores {
     void await() {
         for (std::size_t group = 0; group < stores_.size(); ++group) {
             if (!stores_[group] || !stores_[group]->busy()) continue;
-            while (*outcomes_[group] == taken_[group]) std::this_thread::yield();
-            ++taken_[group];
+            outcomes_[group]->wait(taken_[group]++);
         }
     }
     // Ends the job at hand without a step, as at the death of the producer.
