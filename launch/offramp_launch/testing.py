@@ -28,7 +28,8 @@ SANITIZER_OPTIONS = {
     # The CUDA driver needs the addresses that AddressSanitizer would forbid.
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:protect_shadow_gap=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+    # By default a process with threads sleeps for a second at its end, and tests fork hundreds.
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=0",
 }
 
 
