@@ -1,7 +1,7 @@
 /* Several groups of consumers over the same slabs: each group has a ledger and a counted step of its own, and one thread
  * changes them, group by group. The producer may die after any store, also during a recovery. What happens to a slab
- * within one group is in broker.pml: here a ready slab is completed at any time. Every group may spill: a ready slab goes
- * to its disk, which holds one, and comes back into a slab that is free in all groups. */
+ * within one group is in broker.pml: here a ready slab is completed at any time. The first two groups may spill: a
+ * ready slab goes to the group's disk, which holds one, and comes back into a slab that is free in all groups. */
 
 #ifndef SLABS
 #define SLABS 2

@@ -13,7 +13,8 @@
 namespace offramp {
 
 // The stores of a run's groups, in real folders. With await() between two steps, the next one finds the outcome of
-// every store at work, so that a history does not depend on how fast their threads are.
+// every store at work, so that a history does not depend on how fast their threads are. Each await() needs a step
+// behind it, which takes the outcomes.
 class AwaitedStores {
   public:
     explicit AwaitedStores(std::size_t groups) : stores_(groups), outcomes_(groups), taken_(groups) {}
