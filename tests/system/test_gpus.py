@@ -351,17 +351,6 @@ class Groups(GpusTest):
         for report in (world.summary(), world.status()):
             self.assertEqual({items}, {each["released_samples"] for each in report["groups"]}, report["groups"])
 
-    def killed_at_work(self, world, name):
-        """The worker's process, which has done samples and is killed. None while it has not, or if it has ended."""
-        worker = world.status_of(name)
-        if not worker.get("done_samples"):
-            return None
-        try:
-            os.kill(worker["pid"], signal.SIGKILL)
-        except ProcessLookupError:  # its next shard's is not reported yet
-            return None
-        return worker["pid"]
-
     def test_results_of_each_group_are_those_of_one_producer(self):
         world, one = self.world(*FEW_IN_GROUPS, shards=5), self.results_of_one(*FEW_IN_GROUPS)
         self.assertEqual(world.start().wait(), 0, world.logs())
@@ -376,7 +365,11 @@ class Groups(GpusTest):
         world, one = self.world(*MANY_IN_GROUPS, shards=6), self.results_of_one(*MANY_IN_GROUPS)
         with world.gate() as gate:
             world.start()
-            pid = world.until(lambda: gate.let(1) or self.killed_at_work(world, "producer 2"), "samples of the worker")
+            gate.entered_by(6)  # three workers' consumers of two groups
+            gate.let(24)  # a shard has 50 slabs, so none ends
+            world.until(lambda: world.status_of("producer 2").get("done_samples"), "samples of the worker")
+            pid = world.status_of("producer 2")["pid"]
+            os.kill(pid, signal.SIGKILL)
             world.until(lambda: world.status_of("producer 2").get("pid") != pid, "its death")
             self.assertGreaterEqual(world.kill_everything(), 2)
         self.assertEqual(world.start("--resume").wait(), 0, world.logs())
