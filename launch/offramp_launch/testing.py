@@ -20,8 +20,8 @@ ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
-# For two cores: tests that start runs wait for two thirds of their time.
-PARALLEL_TESTS = 5
+# For two cores: tests that start runs wait for half of their time.
+PARALLEL_TESTS = 4
 # The lines of a failed test's output that are printed again at the end.
 LAST_LINES = 12
 SANITIZER_OPTIONS = {
