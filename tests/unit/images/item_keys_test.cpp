@@ -11,6 +11,7 @@
 
 #include "common/base/utf8.hpp"
 #include "common/wire/slab_header.hpp"
+#include "tests/support/sanitizers.hpp"
 
 namespace offramp {
 namespace {
@@ -128,6 +129,7 @@ TEST(ItemKeys, NoResultIsAnotherItemsFolder) {
 
 // Every start of a thread fails: no address space has room for its stack.
 TEST(ItemKeys, NeedNoThreads) {
+    if (test::has_sanitizer()) GTEST_SKIP() << "takes minutes, and has one thread";
     pthread_attr_t before, endless;
     ASSERT_EQ(::pthread_getattr_default_np(&before), 0);
     ASSERT_EQ(::pthread_getattr_default_np(&endless), 0);
