@@ -137,7 +137,7 @@ void Intake::withdraw() {
 // --- whole slabs ---
 
 void WholeSlabs::mark_lost(const PublishedSlab& published) {
-    // Read back from the disk, a filling has another slab than in the other groups.
+    // A group that reads a filling back from the disk may have it in another slab than the others.
     const bool moved = std::ranges::any_of(groups_, [](const auto& group) { return group->spills(); });
     for (const auto& group : groups_) group->mark_lost(published, moved);
 }

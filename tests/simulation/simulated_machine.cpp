@@ -83,6 +83,7 @@ const HeartbeatRecord& heartbeat_at_death(std::uint32_t group, std::uint32_t con
 
 void at_failpoints(std::function<void(std::string_view)> look) { looks = std::move(look); }
 void set_disk_full(bool is_full) { disk_is_full = is_full; }
+bool is_disk_full() { return disk_is_full; }
 std::uint64_t take_refused_writes() { return refused_writes.exchange(0); }
 
 std::uint64_t payload_word(std::uint64_t batch, std::size_t word) { return Random((batch << 8) | word).next(); }

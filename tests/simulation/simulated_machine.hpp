@@ -67,6 +67,7 @@ void at_failpoints(std::function<void(std::string_view name)> look);
 
 // Until it has room again, no slab can be spilled.
 void set_disk_full(bool is_full);
+bool is_disk_full();
 // Since the last call.
 std::uint64_t take_refused_writes();
 

@@ -450,8 +450,7 @@ void SimulatedRun::take(const Step& step) {
             write_letter(who, how);
             break;
         case Action::FillDisk:
-            disk_full_ = !disk_full_ && how % 2 == 0;
-            set_disk_full(disk_full_);
+            set_disk_full(!is_disk_full() && how % 2 == 0);
             break;
         case Action::EndInput:
             end_input();

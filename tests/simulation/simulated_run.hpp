@@ -208,7 +208,6 @@ class SimulatedRun {
     std::uint64_t next_batch_ = 0;
     std::uint32_t dropped_before_ = 0;
     bool input_ended_ = false;
-    bool disk_full_ = false;
     std::optional<std::pair<std::uint32_t, std::uint64_t>> listing_;  // by a group, and not dropped yet
     bool aborting_ = false;
     bool closed_ = false;

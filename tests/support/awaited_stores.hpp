@@ -38,7 +38,7 @@ class AwaitedStores {
             outcomes_[group]->wait(taken_[group]++);
         }
     }
-    // Ends the job at hand without a step, as at the death of the producer.
+    // Ends the jobs that the stores work on without a step, as when the producer dies.
     void finish() {
         for (const auto& store : stores_)
             while (store && store->busy())
