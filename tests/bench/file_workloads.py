@@ -5,6 +5,7 @@ Rows from files to files or to a database. Decoding, model and writing limit the
 import dataclasses
 
 from specs import (
+    CAMERA_IMAGES,
     CUTOUT_RESULTS,
     DEEPLAB_RESULTS,
     DEEPLAB_WEIGHTS,
@@ -171,7 +172,7 @@ def cut_out_row(sizes):
 
 def light_row(sizes):
     """A network so light that decoding alone limits it."""
-    read = {"source": "images", "input": IMAGES, "decode-workers": sizes.readers(8), "batches": None}
+    read = {"source": "images", "input": CAMERA_IMAGES, "decode-workers": sizes.readers(8), "batches": None}
     flags = {
         "model": LIGHT_NETWORK,
         "batch": sizes.batch,
@@ -182,7 +183,7 @@ def light_row(sizes):
     written = {"processor": "mask-png", "mask-size": "model", "output": OUTPUT}
     return Row(
         "light",
-        "JPEG files in, PNG masks of LRASPP-MobileNetV3-Large out",
+        "JPEG files of 1024×768 in, PNG masks of LRASPP-MobileNetV3-Large out",
         (
             Ours("ours", {**flags, **read, **written}, sizes.readers(8)),
             alone(flags, "model and transform alone", synthetic_on="device"),

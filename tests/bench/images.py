@@ -2,6 +2,7 @@
 Makes JPEG files for producers and peers, and a long list that repeats them.
 
     images.py FOLDER BATCH                    smooth pictures with some noise, of 640×480; a list of paths
+    images.py FOLDER BATCH --large            the same of 1024×768 with more noise, 250 KB each
     images.py FOLDER BATCH --longest PIXELS   photographs from the demo's studio; a JSONL manifest, whose ids are the
                                               items' numbers, each batch the same
 
@@ -19,7 +20,7 @@ REPEATED_BATCHES, LEAST_ITEMS = 6000, 400_000  # several times what the fastest 
 SERIES = 4  # of photographs; the demo uses 1 to 3 for training, measuring and display
 
 
-def make_images(folder, batch):
+def make_images(folder, batch, width=640, height=480, noise=4):
     """Repetitions get numbered keys, so that every item has its own output."""
     import torch  # slow, and leaves temporary files, so it runs in this separate process
     from torchvision.io import write_jpeg
@@ -27,8 +28,8 @@ def make_images(folder, batch):
     torch.manual_seed(1)
     names = []
     for number in range(min(MOST_PICTURES, 4 * batch)):
-        rough = torch.nn.functional.interpolate(torch.rand(1, 3, 12, 16), size=(480, 640), mode="bicubic")[0]
-        noisy = (rough * 255 + torch.randn(3, 480, 640) * 4).clamp(0, 255).to(torch.uint8)
+        rough = torch.nn.functional.interpolate(torch.rand(1, 3, 12, 16), size=(height, width), mode="bicubic")[0]
+        noisy = (rough * 255 + torch.randn(3, height, width) * noise).clamp(0, 255).to(torch.uint8)
         names.append(f"{number:03}.jpg")
         write_jpeg(noisy, str(folder / names[-1]), quality=90)
     return [names[number % len(names)] for number in range(items_of(batch))]
@@ -53,12 +54,13 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("batch", type=int)
     parser.add_argument("--longest", type=int)
+    parser.add_argument("--large", action="store_true")
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True)
     lines = (
         make_photographs(options.folder, options.batch, options.longest)
         if options.longest
-        else make_images(options.folder, options.batch)
+        else make_images(options.folder, options.batch, *((1024, 768, 9) if options.large else ()))
     )
     listing = options.folder / ("list.jsonl" if options.longest else "list.txt")
     listing.write_text("\n".join(lines) + "\n")

@@ -78,6 +78,7 @@ class Materials:
             return self._folder / f"output-{self._outputs}"
         makers = {
             specs.IMAGES: self._images,
+            specs.CAMERA_IMAGES: self._camera_images,
             specs.PHOTOGRAPHS: self._photographs,
             specs.SHIPPED_WEIGHTS: self._shipped_weights,
             specs.DEEPLAB_WEIGHTS: self._deeplab_weights,
@@ -131,6 +132,9 @@ class Materials:
 
     def _images(self, flags):
         return self._pictures("pictures", flags["batch"])
+
+    def _camera_images(self, flags):
+        return self._pictures("camera-pictures", flags["batch"], "--large")
 
     def _photographs(self, flags):
         return self._pictures("photographs", flags["batch"], "--longest", SMALL_LONGEST if self._small else LONGEST)

@@ -108,7 +108,7 @@ ROWS = (
         for name, title, model in (
             ("W14-masks", "W7", TRANSFORMED),
             ("W14-cut-outs", "W10-cut-out", "model alone"),
-            ("W14-light", "JPEG files to PNG masks (LRASPP)", TRANSFORMED),
+            ("W14-light", "JPEG files of 1024×768 to PNG masks (LRASPP)", TRANSFORMED),
         )
     ),
     Row("W14-jpeg", "pictures of 1024×1024 to JPEG files, encoded on the GPU", (), (ENCODED_ON_CPU,), items="images"),

@@ -9,6 +9,7 @@ PEER_ALONE = "article, compute alone"  # separates the peer's model from its egr
 
 # Placeholders in flags that materials.py replaces by files.
 IMAGES = "{images}"  # a list of JPEG files
+CAMERA_IMAGES = "{camera images}"  # the same, as large as a camera's small ones
 PHOTOGRAPHS = "{photographs}"  # a JSONL manifest of photographs; ids are the items' numbers
 OUTPUT = "{output}"  # a separate folder per contestant
 SHIPPED_WEIGHTS = "{weights of cutout}"
