@@ -205,36 +205,46 @@ DeviceTensor Execution::hand_out(at::Tensor tensor, const TensorSpec& spec) {
     return {.spec = spec, .data = data, .owner = std::move(owner)};
 }
 
+std::string Execution::subject() const {
+    return "the model '" + options_.name + "' with batch " + std::to_string(options_.batch);
+}
+
 void Execution::rethrow_as_error() const {
-    const std::string what = "the model '" + options_.name + "' with batch " + std::to_string(options_.batch);
     try {
         throw;
     } catch (const Error&) {
         throw;
     } catch (const c10::Error& error) {
-        fail(what, error.what_without_backtrace());
+        fail(error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
-        throw Error(ErrorKind::System, what + " does not fit in this machine's memory", "Use a smaller --batch");
+        throw Error(ErrorKind::System, subject() + " does not fit in this machine's memory", "Use a smaller --batch");
     } catch (const std::exception& error) {  // compiled models throw untyped exceptions
-        fail(what, error.what());
+        fail(error.what());
     }
 }
 
-void Execution::fail(const std::string& what, const std::string& whole_text) const {
-    const std::string text = cause_in(whole_text);
+void Execution::require_device([[maybe_unused]] const std::string& whole_text) const {
 #ifdef OFFRAMP_TORCH_HAS_CUDA
+    if (!on_cuda()) return;
     std::size_t free_bytes = 0;
     std::size_t total_bytes = 0;
-    if (on_cuda() && device_is_broken(free_bytes, total_bytes))
-        throw Error(ErrorKind::DeviceBroken, what + " failed and its GPU's context is lost: " + text,
+    if (device_is_broken(free_bytes, total_bytes))
+        throw Error(ErrorKind::DeviceBroken,
+                    subject() + " failed and its GPU's context is lost: " + cause_in(whole_text),
                     "Start again; if it recurs, look for Xid lines in the kernel's log");
-    if (on_cuda() && whole_text.find("out of memory") != std::string::npos)
+    if (whole_text.find("out of memory") != std::string::npos)
         throw Error(ErrorKind::DeviceOutOfMemory,
-                    what + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
+                    subject() + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +
                         gibibytes(free_bytes) + " of " + gibibytes(total_bytes),
                     "Use a smaller --batch, --image-size or fewer outputs in flight, --precision bf16, or a GPU with "
                     "more memory");
 #endif
+}
+
+void Execution::fail(const std::string& whole_text) const {
+    require_device(whole_text);
+    const std::string what = subject();
+    const std::string text = cause_in(whole_text);
     if (whole_text.find("can't allocate memory") != std::string::npos)
         throw Error(ErrorKind::System, what + " does not fit in this machine's memory: " + text,
                     "Use a smaller --batch or --image-size");

@@ -56,6 +56,10 @@ class Execution {
         }
     }
 
+    // Throws if the GPU is the reason for LibTorch's error `whole_text`: a lost context (DeviceBroken) or too little
+    // memory (DeviceOutOfMemory). Call it before an error is explained otherwise.
+    void require_device(const std::string& whole_text) const;
+
     // Declares the model's input, and the fix if it takes another: errors in its own code name both.
     void state_input(std::string fed, std::string fix) {
         fed_ = std::move(fed);
@@ -80,7 +84,8 @@ class Execution {
     };
 
     [[noreturn]] void rethrow_as_error() const;
-    [[noreturn]] void fail(const std::string& what, const std::string& text) const;
+    [[noreturn]] void fail(const std::string& whole_text) const;
+    std::string subject() const;  // of error messages
 
     ModelOptions options_;
     std::string fed_;

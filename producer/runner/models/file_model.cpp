@@ -326,6 +326,7 @@ class FileModel final : public Model {
                     check_shape(made[i].tensor, of_group(i, LengthGroups::kShortest));
             }
         } catch (const std::exception& problem) {
+            execution_.require_device(problem.what());
             throw ConfigError(file_ + " does not take rows of " + std::to_string(LengthGroups::kShortest) +
                                   " tokens, though " + metadata().file +
                                   " declares any-length: " + cause_in(problem.what()),

@@ -56,6 +56,7 @@ class GraphReplay final : public Model {
             outputs_ = model_->run(input_.const_data_ptr());
         } catch (const Error& problem) {
             end_capture_of(*graph);
+            if (problem.kind() == ErrorKind::DeviceBroken || problem.kind() == ErrorKind::DeviceOutOfMemory) throw;
             throw Error(ErrorKind::Internal,
                         "the model '" + execution_.options().name +
                             "' could not be recorded as a CUDA graph: " + problem.what(),

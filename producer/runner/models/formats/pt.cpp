@@ -90,13 +90,15 @@ class ScriptNetwork final : public FileNetwork {
         } catch (const std::bad_alloc&) {
             throw;
         } catch (const c10::Error& error) {
-            refuse(file, error.what_without_backtrace());
+            refuse(execution, error.what_without_backtrace());
         } catch (const std::exception& error) {  // LibTorch throws it for a missing operator, among others
-            refuse(file, error.what());
+            refuse(execution, error.what());
         }
     }
 
-    [[noreturn]] static void refuse(const std::string& file, const std::string& reason) {
+    [[noreturn]] static void refuse(const Execution& execution, const std::string& reason) {
+        execution.require_device(reason);
+        const std::string& file = execution.options().name;
         throw ConfigError(
             "--model '" + file + "' is not TorchScript that this LibTorch reads: " + first_sentence(reason),
             "Compile what torch.save wrote. For a whole network, write net.py with `import torch` and `def make(): "

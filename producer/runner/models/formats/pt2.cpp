@@ -283,13 +283,16 @@ class CompiledNetwork final : public FileNetwork {
         } catch (const Error&) {
             throw;
         } catch (const c10::Error& error) {
-            refuse(first_line_without_stop(error.what_without_backtrace()), metadata);
+            refuse(execution, error.what_without_backtrace(), metadata);
         } catch (const std::exception& error) {
-            refuse(first_line_without_stop(error.what()), metadata);
+            refuse(execution, error.what(), metadata);
         }
     }
 
-    [[noreturn]] void refuse(const std::string& reason, const Metadata& metadata) const {
+    [[noreturn]] void refuse(const Execution& execution, const std::string& whole_text,
+                             const Metadata& metadata) const {
+        execution.require_device(whole_text);
+        const std::string reason = first_line_without_stop(whole_text);
         const std::string maker = value_of(metadata, "torch");
         if (metadata.empty())
             throw ConfigError("--model '" + file_ + "' holds no compiled model: " + reason,
