@@ -92,7 +92,10 @@ void OutputTransformer::check_fits(const std::vector<TensorSpec>& outputs) const
         }
         if (!is_scores(output))
             throw ConfigError(what,
-                              "Accepted: contiguous float32 outputs [B, classes, height, width]; use --transform none");
+                              output.dims == 4 && output.dtype == kFloat32
+                                  ? "Its memory layout is not contiguous: export the model again with "
+                                    "--memory-format contiguous, or use --transform none"
+                                  : "Accepted: float32 outputs [B, classes, height, width]; use --transform none");
         if (transform_ == OutputTransform::ClassMap && (output.shape[1] < 1 || output.shape[1] > kMostClasses))
             throw ConfigError(what, "Accepted: 1 to 256 classes; use --transform none or cast");
     }

@@ -322,7 +322,7 @@ TEST_F(OutputTransformerTest, RefusesAMismatchAndNamesAcceptedValues) {
                 HasSubstr("float32 outputs"));
     TensorSpec channels_last = spec_of("logits", kFloat32, {2, 3, 4, 4});
     channels_last.strides = {48, 1, 12, 3};
-    EXPECT_THAT(refusal({channels_last}, 1, {.transform = "class-map"}), HasSubstr("contiguous float32"));
+    EXPECT_THAT(refusal({channels_last}, 1, {.transform = "class-map"}), HasSubstr("--memory-format contiguous"));
     EXPECT_THAT(refusal({spec_of("logits", kFloat32, {2, 257, 4, 4})}, 1, {.transform = "class-map"}),
                 AllOf(HasSubstr("[2, 257, 4, 4]"), HasSubstr("1 to 256 classes")));
     EXPECT_THAT(refusal({kScores}, 1, {.transform = "low-res"}), HasSubstr("no last enlargement"));
