@@ -3,12 +3,12 @@
 #
 #   tests/gpu/gpu_checks.sh [BIN [PART...]]
 #
-# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda, picture_decoder_cuda, picture_encoder_cuda and libofframp_nvtx_recorder.so;
+# BIN has offramp-producer, offramp-ladder, offramp-consumer and share/, and in tests/ device_contract_cuda, kernels_contract_cuda, egress_order_cuda, graph_replay_cuda, picture_decoder_cuda, picture_encoder_cuda, libofframp_nvtx_recorder.so and libofframp_failing_cuda.so;
 # libofframp_models.so is in BIN/../lib. BIN is build/release/bin or a copy from another machine (there also with BIN/lib, for the tests).
 # OUT: a folder, by default build/gpu-checks.
 # SITE: for the part `python`, a folder with the installed wheel, or empty if python3 finds it anyway, as in a venv. Without SITE that part uses the package of
 # the sources with BIN/../lib/libofframp.so.
-# Parts, all by default: contract profiler golden one-channel shapes pictures python memcheck racecheck synccheck kernels. `kernels` checks the
+# Parts, all by default: contract profiler golden failures one-channel shapes pictures python memcheck racecheck synccheck kernels. `kernels` checks the
 # kernels that the three parts before it launched, as far as they are named, too.
 # Exit code 1 if any part failed.
 set -uo pipefail
@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 bin=$(cd "${1:-build/release/bin}" && pwd) || exit 1
 shift || true
 parts=("$@")
-((${#parts[@]})) || parts=(contract profiler golden one-channel shapes pictures python memcheck racecheck synccheck kernels)
+((${#parts[@]})) || parts=(contract profiler golden failures one-channel shapes pictures python memcheck racecheck synccheck kernels)
 out=${OUT:-build/gpu-checks}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -75,6 +75,7 @@ for name in "${parts[@]}"; do
         contract) part contract contract ;;
         profiler) part profiler python3 -m unittest -v tests.system.test_nvtx ;;
         golden) lines=10 part golden python3 -m unittest -v tests.gpu.test_golden ;;
+        failures) part failures python3 -m unittest -v tests.gpu.test_failing_calls ;;
         one-channel) part one-channel one_channel ;;
         shapes) part shapes shapes ;;
         pictures) part pictures pictures ;;
