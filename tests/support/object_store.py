@@ -11,32 +11,27 @@ from werkzeug.serving import make_server
 WATCHDOG_SECONDS = 120
 
 
-class ObjectStore:
+class Front:
     """
-    Owns: the server, in a thread, and its bucket `bucket`, which it empties at its end. Use as a context. `refuse`: a
-    function of (method, key) that returns a status such as "503 Slow Down", or None. `hold`: a function of (method,
-    key); a held request waits for release().
+    Owns: a server, in a thread, with one bucket, `bucket`. Use as a context. `refuse`: a function of (method, key) that
+    returns a status such as "503 Slow Down", or None. `hold`: a function of (method, key); a held request waits for
+    release().
     """
+
+    scheme = condition = ""  # of URLs; the request header that makes a PUT conditional, as in a WSGI environment
+    refusal = b"<Error><Code>Refused</Code><Message>by the test</Message></Error>"
 
     def __init__(self):
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        self._application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
         self._lock = threading.Lock()
         self._held, self._released = threading.Event(), threading.Event()
-        self._bucket = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
         self.stored = []  # keys of successful PUTs, in order
         self.refuse = self.hold = lambda method, key: None
         self.ignores_conditions = False
-        self.environment = {
-            "AWS_ACCESS_KEY_ID": "anybody",
-            "AWS_SECRET_ACCESS_KEY": "nothing",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._server.server_port}",
-        }
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self):
-        self._bucket.create_bucket("bucket", "us-east-1")
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 
@@ -44,20 +39,11 @@ class ObjectStore:
         self.release()
         self._server.shutdown()
         self._server.server_close()
-        self._bucket.reset()
 
     def objects(self, prefix, own=False):
         """{name: bytes} below the prefix. `own`: also Offramp's hidden objects."""
-        keys = self._bucket.buckets["bucket"].keys
-        names = {key[len(prefix) + 1 :]: keys[key].value for key in keys if key.startswith(f"{prefix}/")}
-        return {name: value for name, value in names.items() if own or not name.startswith(".offramp-")}
-
-    def put(self, key, value):
-        """Stores another program's object."""
-        self._bucket.put_object("bucket", key, value)
-
-    def remove(self, key):
-        self._bucket.delete_object("bucket", key)
+        names = {key[len(prefix) + 1 :]: data for key, data in self._all() if key.startswith(f"{prefix}/")}
+        return {name: data for name, data in names.items() if own or not name.startswith(".offramp-")}
 
     def wait_for_held(self):
         if not self._held.wait(WATCHDOG_SECONDS):
@@ -78,15 +64,53 @@ class ObjectStore:
         if status := self.refuse(method, key):
             request["wsgi.input"].read(int(request.get("CONTENT_LENGTH") or 0))
             start(status, [("Content-Type", "text/xml"), ("Connection", "close")])
-            return [b"<Error><Code>Refused</Code><Message>by the test</Message></Error>"]
+            return [self.refusal]
         if self.ignores_conditions:
-            request.pop("HTTP_IF_NONE_MATCH", None)
+            request.pop(self.condition, None)
 
-        answered = []
-        with self._lock:  # moto checks a condition and stores in two steps
-            body = list(self._application(request, lambda *given: answered.append(given)))
-            status, headers = answered[-1][:2]
-            if method == "PUT" and status.startswith("200"):
+        with self._lock:  # a store checks a condition and stores in one step
+            status, headers, body = self._answer(request)
+            if method == "PUT" and status.startswith("20"):
                 self.stored.append(key)
         start(status, headers)
         return body
+
+
+class ObjectStore(Front):
+    """S3 by moto. Empties the bucket at its end."""
+
+    scheme, condition = "s3", "HTTP_IF_NONE_MATCH"
+
+    def __init__(self):
+        super().__init__()
+        self._application = DomainDispatcherApplication(create_backend_app)
+        self._bucket = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_SECRET_ACCESS_KEY": "nothing",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+
+    def __enter__(self):
+        self._bucket.create_bucket("bucket", "us-east-1")
+        return super().__enter__()
+
+    def __exit__(self, *exception):
+        super().__exit__(*exception)
+        self._bucket.reset()
+
+    def put(self, key, value):
+        """Stores another program's object."""
+        self._bucket.put_object("bucket", key, value)
+
+    def remove(self, key):
+        self._bucket.delete_object("bucket", key)
+
+    def _all(self):
+        return [(key, kept.value) for key, kept in self._bucket.buckets["bucket"].keys.items()]
+
+    def _answer(self, request):
+        answered = []
+        body = list(self._application(request, lambda *given: answered.append(given)))
+        return *answered[-1][:2], body

@@ -1,5 +1,5 @@
 """
-`--output s3://BUCKET/PREFIX`: results of single samples become objects, before their slab counts as done.
+`--output s3://BUCKET/PREFIX`, gs://, az://: results of single samples become objects, before their slab counts as done.
 
 RUN_DIR/output stays the run's output folder. It has the lock, the checkpoint and the results of the whole run, such as
 masks.jsonl, which the run stores as objects at its end. RUN_DIR/output/.offramp-store names the URL and the work. The
@@ -26,7 +26,7 @@ from offramp_launch.arguments import setting_given, take_values
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.output_folder import OWNER, STORE, describe_work, holds_work, is_bare
 from offramp_launch.places import LAUNCHER
-from offramp_launch.stores.store import URL, Failed, Refused, Store, Unavailable, flaw_of
+from offramp_launch.stores.store import URL, Failed, Refused, Store, Unavailable, flaw_of, vendor_of
 
 FLAG, VARIABLE = "--output", "OFFRAMP_OUTPUT"
 UPLOADER = "OFFRAMP_UPLOADER"  # consumer/worker/uploads.cpp
@@ -48,7 +48,7 @@ def url_given(argv, environment=os.environ):
     if flaw := flaw_of(given):
         raise UsageError(
             f"--output is a URL with {flaw}",
-            "Give BUCKET and PREFIX: s3://BUCKET/PREFIX, and credentials in the environment",
+            f"Give {vendor_of(given).place}, and credentials in the environment",
         )
     return given
 
@@ -192,7 +192,7 @@ class Place:
         if self._store().create(OWNER, b"{}", self.work):
             self._store().remove(OWNER)
             raise UsageError(
-                f"{self.url} is in a store that ignores conditional writes (If-None-Match): results of other runs could be replaced",
+                f"{self.url} is in a store that ignores conditional writes: results of other runs could be replaced",
                 "Update the server, or give a local --output and copy the results",
             )
 
@@ -243,13 +243,13 @@ class Place:
         except Unavailable as problem:
             raise LaunchError(
                 f"--output {self.url} is unavailable: {problem}",
-                "Try again later; check the network and AWS_ENDPOINT_URL",
+                f"Try again later; check the network and {vendor_of(self.url).server}",
                 ExitCode.SINK_UNAVAILABLE,
             ) from problem
         except (Refused, Failed) as problem:
             raise UsageError(
                 f"--output {self.url} cannot be written: {problem}",
-                "Check the bucket's name, and the credentials in the environment or ~/.aws",
+                f"Check the {vendor_of(self.url).bucket}'s name, and the credentials: {vendor_of(self.url).credentials}",
             ) from problem
 
 

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import time
+from typing import NamedTuple
 
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 
@@ -25,10 +26,32 @@ SMALL = 1 << 20  # bytes. A request for more gets more time
 SLOWEST = 256 << 10  # bytes per second of one request, of which a consumer has 8 at a time
 LARGE = 1 << 30  # bytes. Larger files are stored in parts; S3 takes at most 5 GiB as a whole
 PART, PARTS_AT_A_TIME = 64 << 20, 4
-NO_BUCKET = "NoSuchBucket"
+NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound")
 STATUS = re.compile(r"status code: (\d{3})")
 MAY_PASS = frozenset({408, 425, 429})  # and 5xx
 NO_CREDENTIALS = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")  # asked last, for credentials
+OF_CREDENTIALS = re.compile(r"performing token request|: (Expired|Invalid)Token\b")  # refused with 400, too
+
+
+class Vendor(NamedTuple):
+    """What messages name."""
+
+    place: str
+    bucket: str
+    server: str
+    credentials: str
+
+
+S3 = Vendor(
+    "s3://BUCKET/PREFIX", "bucket", "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws"
+)
+GOOGLE = Vendor("gs://BUCKET/PREFIX", "bucket", "GOOGLE_BASE_URL", "GOOGLE_APPLICATION_CREDENTIALS")
+AZURE = Vendor(
+    "az://CONTAINER/PREFIX",
+    "container",
+    "AZURE_STORAGE_ACCOUNT_NAME or AZURE_STORAGE_ENDPOINT",
+    "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+)
 
 
 class Refused(Exception):
@@ -74,7 +97,8 @@ class Store:
             self._store = self._open(REQUEST_SECONDS)
         except Exception as problem:  # obstore's, and boto3's
             raise UsageError(
-                f"--output {url} cannot be opened: {reason_of(problem)}", "Give BUCKET and PREFIX: s3://BUCKET/PREFIX"
+                f"--output {url} cannot be opened: {reason_of(problem)}",
+                f"Give {vendor_of(url).place}, and credentials: {vendor_of(url).credentials}",
             ) from problem
         self._stores = {SMALL: self._store}  # by bytes of a request: obstore has one time limit per store
 
@@ -182,7 +206,7 @@ class Store:
             except _exists():
                 raise
             except FileNotFoundError as problem:
-                if "otherwise" in otherwise and NO_BUCKET not in str(problem):
+                if "otherwise" in otherwise and not NO_BUCKET.search(str(problem)):
                     return otherwise["otherwise"]
                 raise Refused(reason_of(problem)) from problem
             except self._library.exceptions.BaseError as problem:
@@ -206,6 +230,8 @@ class Store:
         if isinstance(problem, (kinds.PermissionDeniedError, kinds.UnauthenticatedError)):
             return Refused(text)
         status = int(found[1]) if (found := STATUS.search(text)) else 0
+        if 400 <= status < 500 and status not in MAY_PASS and OF_CREDENTIALS.search(text):
+            return Refused(text)
         if isinstance(problem, kinds.NotSupportedError) or status == 501:
             return Refused(text)
         if isinstance(problem, kinds.GenericError) and (not status or status >= 500 or status in MAY_PASS):
@@ -225,6 +251,10 @@ def flaw_of(url):
     if found := re.search(r"[?#%\x00-\x1f\x7f]|\s$", rest):
         return f"the character {found[0]!r}"
     return "a part '.' or '..'" if {".", ".."} & set(rest.split("/")) else ""
+
+
+def vendor_of(url):
+    return {"s": S3, "g": GOOGLE, "a": AZURE}[url[0].lower()]
 
 
 def _exists():
@@ -258,6 +288,6 @@ def reason_of(problem):
     """An error of obstore without its measurements and documents."""
     text = str(problem)
     first = re.sub(r" in [\d.]+\S*s\b(, after \d+ retries)?(, max_retries: \d+, retry_timeout: \S+)?", r"\1", text)
-    first = re.split(r"\n|: (?=<)", first, maxsplit=1)[0].strip() or type(problem).__name__
-    found = [each[1] for name in ("Code", "Message") if (each := re.search(f"<{name}>([^<]*)</{name}>", text))]
+    first = re.split(r"\n|: (?=\ufeff?<)", first, maxsplit=1)[0].strip() or type(problem).__name__  # Azure's has a mark
+    found = [each[1] for name in ("Code", "Message") if (each := re.search(rf"<{name}>([^<\n]*)", text))]
     return ": ".join([first, *found])

@@ -70,9 +70,9 @@ class Egress:
     `processor`: the post-processing that consumers run, as in `offramp run --processor`: "npy", "post.py:save",
     "so:./mine.so", "exec:./tool", or several separated by commas. The Egress starts `consumers` of them (0: chosen) and
     replaces those that die. `settings` are further consumer flags, such as {"png-level": 3}. Results are written to the
-    folder `output`, or stored as objects ("s3://BUCKET/PREFIX"). Without a processor you start consumers yourself: they
-    connect to the directory `run_dir`, which must be absent, empty or left by an earlier run. Omit all of these in a
-    program that `offramp run --producer` starts.
+    folder `output`, or stored as objects ("s3://BUCKET/PREFIX", also gs:// and az://). Without a processor you start
+    consumers yourself: they connect to the directory `run_dir`, which must be absent, empty or left by an earlier run.
+    Omit all of these in a program that `offramp run --producer` starts.
 
     `resume`: continue an earlier run into this output. pending() then skips batches that are done. `identity`: a text
     or mapping that describes everything your results depend on, such as {"weights": "v3"}. A run resumes another only

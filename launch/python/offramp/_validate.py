@@ -99,7 +99,7 @@ def store_url(name: str, value: Any) -> str | None:
         return None
     if flaw := flaw_of(text):
         raise BadArgument(
-            f"{name} is a URL with {flaw}. Give BUCKET and PREFIX: s3://BUCKET/PREFIX, and credentials in the environment"
+            f"{name} is a URL with {flaw}. Give {found[1].lower()}://BUCKET/PREFIX, and credentials in the environment"
         )
     return encodable(name, text)
 
