@@ -173,7 +173,7 @@ class Store:
         if there is None:
             raise _MayPass(f"'{name}' is stored and removed by others at the same time")
         self._require_own(name, there, work)
-        if (there.meta["e_tag"] or "").strip('"') == _md5(path):  # else other bytes, or a store with other tags
+        if self._has_bytes_of(path, name, there):
             return
         version = {key: there.meta[key] for key in ("e_tag", "version") if there.meta[key] is not None}
         try:
@@ -192,6 +192,17 @@ class Store:
             return self._library.get(self._store, name, options={"head": True})
         except FileNotFoundError:
             return None
+
+    def _has_bytes_of(self, path, name, there):
+        """By the tag if it is an MD5, as on S3 and Google, else by the bytes."""
+        with open(path, "rb") as file:
+            digest = _md5(iter(lambda: file.read(1 << 20), b""))
+        if (there.meta["e_tag"] or "").strip('"') == digest:
+            return True
+        size = os.path.getsize(path)
+        with contextlib.suppress(FileNotFoundError):  # removed since
+            return there.meta["size"] == size and digest == _md5(self._library.get(self._store_for(size), name))
+        return False
 
     def _require_own(self, name, there, work):
         if there is not None and there.attributes.get(WORK) != work:
@@ -276,11 +287,10 @@ def _credentials(url):
     return {}
 
 
-def _md5(path):
+def _md5(pieces):
     digest = hashlib.md5(usedforsecurity=False)
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
+    for piece in pieces:
+        digest.update(piece)
     return digest.hexdigest()
 
 
