@@ -40,16 +40,19 @@ class StringList {
     // Room for texts of together this many bytes, one length byte included for each, in one block.
     void reserve_bytes(std::size_t bytes) { place(bytes + kMostLengthBytes); }
 
+    // Room for this many texts: a list that grows copies its addresses, and may keep the memory of the copies.
+    void reserve(std::size_t texts) { texts_.reserve(texts); }
+
     // Moves the other's texts, which stay in place, behind these.
     void append(StringList&& other) {
-        if (texts_.empty()) {
-            *this = std::move(other);
-            return;
+        if (blocks_.empty()) {
+            block_bytes_ = other.block_bytes_;
+            used_ = other.used_;
         }
         texts_.insert(texts_.end(), other.texts_.begin(), other.texts_.end());
         // The last block stays the last: it has room.
-        blocks_.insert(blocks_.end() - 1, std::make_move_iterator(other.blocks_.begin()),
-                       std::make_move_iterator(other.blocks_.end()));
+        blocks_.insert(blocks_.empty() ? blocks_.end() : blocks_.end() - 1,
+                       std::make_move_iterator(other.blocks_.begin()), std::make_move_iterator(other.blocks_.end()));
         other = {};
     }
 

@@ -665,7 +665,7 @@ MUTANTS = (
     Mutant(
         "parts of a list cut lines",
         "common/app/images/picture_list.cpp",
-        "std::min(read.find(end, at - 1), whole - 1) + 1",
+        "std::min(read.find(reading.end, at - 1), whole - 1) + 1",
         "at",
         ("images_tests",),
     ),

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -139,7 +141,8 @@ std::string_view without_image_extension(std::string_view name) {
 // The keys that items have. Sorted hashes show which occur once: they need 8 bytes a key.
 class ItemKeys::Taken {
   public:
-    explicit Taken(const ItemKeys& keys) : hashes_(keys.size()) {
+    explicit Taken(const ItemKeys& keys)
+        : memory_(std::make_unique_for_overwrite<std::uint64_t[]>(keys.size())), hashes_(memory_.get(), keys.size()) {
         sort_hashes(keys);
         std::unordered_set<std::uint64_t> repeated;
         for (std::size_t i = 1; i < hashes_.size(); ++i)
@@ -210,7 +213,8 @@ class ItemKeys::Taken {
             1);
     }
 
-    std::vector<std::uint64_t> hashes_;
+    std::unique_ptr<std::uint64_t[]> memory_;  // written first by the threads that fill it
+    std::span<std::uint64_t> hashes_;
     std::unordered_map<std::string, std::vector<std::uint64_t>> items_of_;  // of each key whose hash is repeated
     std::unordered_set<std::string> given_;
 };

@@ -155,31 +155,57 @@ std::string parent_folder(const std::string& file) {
 
 constexpr std::size_t kReadAtOnce = std::size_t{32} << 20, kParsedAtOnce = std::size_t{1} << 20;
 
-// The names that `parse` finds in the rest of `file`, of which `front` has been read. A line ends in `end`, the last
-// one maybe not. All cores parse what was read, so that the text is never in memory as a whole.
-StringList read_names(std::istream& file, std::string_view front, char end,
-                      const std::function<void(std::string_view lines, StringList& names)>& parse) {
+using ParseNames = std::function<void(std::string_view lines, StringList& names)>;
+
+struct NameReading {
+    std::istream& file;
+    std::uint64_t bytes;     // of the file, if known
+    std::string_view front;  // the first text, which has been read
+    char end;                // ends a line; the last one maybe not
+    ParseNames parse;
+};
+
+std::uint64_t bytes_if_known(const std::string& file) {
+    std::error_code unknown;
+    const std::uintmax_t bytes = fs::file_size(file, unknown);
+    return unknown ? 0 : bytes;
+}
+
+// The number of names in a list that goes on as it begins. Memory reserved for too many is not used.
+std::size_t names_expected(std::uint64_t bytes, std::size_t read, std::size_t names) {
+    const double expected = 1.02 * static_cast<double>(names) * static_cast<double>(bytes) / static_cast<double>(read);
+    return static_cast<std::size_t>(std::min(expected, static_cast<double>(bytes) / 16));
+}
+
+// The names that `parse` finds. All cores parse what was read, so that the text is never in memory as a whole.
+StringList read_names(const NameReading& reading) {
+    std::istream& file = reading.file;
     StringList names;
     std::size_t room = kReadAtOnce;
     auto text = std::make_unique_for_overwrite<char[]>(room);
-    std::size_t filled = front.copy(text.get(), room);
+    std::size_t filled = reading.front.copy(text.get(), room);
     while (true) {
         file.read(text.get() + filled, static_cast<std::streamsize>(room - filled));
         filled += static_cast<std::size_t>(file.gcount());
         const std::string_view read(text.get(), filled);
-        const std::size_t whole = file ? read.rfind(end) + 1 : filled;
+        const std::size_t whole = file ? read.rfind(reading.end) + 1 : filled;
         // Where the first line begins that does not begin before `at`.
         const auto line_from = [&](std::size_t at) {
-            return at == 0 || at == whole ? at : std::min(read.find(end, at - 1), whole - 1) + 1;
+            return at == 0 || at == whole ? at : std::min(read.find(reading.end, at - 1), whole - 1) + 1;
         };
         std::vector<StringList> parts((whole + kParsedAtOnce - 1) / kParsedAtOnce);
         in_parts(
             whole,
             [&](std::uint64_t from, std::uint64_t to) {
                 const std::size_t begin = line_from(from);
-                parse(read.substr(begin, line_from(to) - begin), parts[from / kParsedAtOnce]);
+                reading.parse(read.substr(begin, line_from(to) - begin), parts[from / kParsedAtOnce]);
             },
             kParsedAtOnce);
+        if (names.empty() && whole > 0 && reading.bytes > whole) {
+            std::size_t now = 0;
+            for (const StringList& part : parts) now += part.size();
+            names.reserve(names_expected(reading.bytes, whole, now));
+        }
         for (StringList& part : parts) names.append(std::move(part));
         if (!file) return names;
         filled -= whole;
@@ -217,13 +243,15 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string_vi
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
     // A byte-order mark, as Windows' editors write it, is no part of a path.
     if (front.starts_with("\xef\xbb\xbf")) front.remove_prefix(3);
-    list.names = read_names(file, front, '\n', [&](std::string_view lines, StringList& names) {
+    const auto parse = [&](std::string_view lines, StringList& names) {
         if (lines.find('\0') != std::string_view::npos)
             throw ConfigError(
                 "--input '" + printable(input) + "': neither an image nor a list of paths (it holds zero bytes)",
                 kWanted, ErrorKind::BadInput);
         parse_lines(lines, names);
-    });
+    };
+    list.names =
+        read_names({.file = file, .bytes = bytes_if_known(input), .front = front, .end = '\n', .parse = parse});
     if (file.bad()) no_input(input, "the list cannot be read to its end");
     if (list.names.empty())
         no_input(input, "no path in this list file",
@@ -267,7 +295,9 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
     std::uint64_t count = 0;
     FileList list{.description = {}, .root = input, .names = {}};
-    if (file >> count && file.get() == '\n') list.names = read_names(file, {}, '\0', parse_listed);
+    if (file >> count && file.get() == '\n')
+        list.names = read_names(
+            {.file = file, .bytes = bytes_if_known(listed), .front = {}, .end = '\0', .parse = parse_listed});
     if (file.bad())
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);

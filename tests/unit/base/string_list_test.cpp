@@ -28,6 +28,8 @@ TEST(StringList, KeepsTextsOfAnyLengthInPlace) {
 
 TEST(StringList, AppendsAnotherInPlace) {
     StringList list, longer{"b", "c"};
+    list.reserve(6);
+    list.append(StringList());
     list.append(StringList{"a"});
     list.push_back("a2");
     longer.reserve_bytes(3U << 20);
