@@ -1,5 +1,7 @@
 #include "common/app/images/item_keys.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -232,9 +234,13 @@ ItemKeys::ItemKeys(StringList names, NamesAre names_are, std::string root)
             others_.emplace(item, std::move(key));
         }
     });
-    Taken taken(*this);
-    number_equal_keys(taken);
-    keep_off_folders(taken);
+    {
+        Taken taken(*this);
+        number_equal_keys(taken);
+        keep_off_folders(taken);
+    }
+    // A program that keeps freed memory for its outputs would keep the hashes', too.
+    if (size() > kItemsOfAPart) ::malloc_trim(0);
 }
 
 std::string_view ItemKeys::operator[](std::uint64_t item) const {
