@@ -18,7 +18,7 @@ from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
 # Set by the launcher for every program of the run.
 SETTLED = ("--run-dir", "--run-id", "--lifeline-fd")
 # Given anew for every run, so not part of the settings that another run may start from.
-OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--turn")
+OF_ONE_RUN = (*SETTLED, "--resume", "--overwrite", "--samples-folder", "--input-list", "--input-index", "--turn")
 # Plural nouns for the items of each source, unless these are parts of its items.
 UNITS = {
     **dict.fromkeys(("auto", "images", "jsonl", "webdataset"), "images"),

@@ -223,6 +223,26 @@ class ItemKeys::Taken {
 
 ItemKeys::ItemKeys(StringList names, NamesAre names_are, std::string root)
     : names_(std::move(names)), names_are_(names_are), root_(std::move(root)) {
+    make_unusual_keys();
+    {
+        Taken taken(*this);
+        number_equal_keys(taken);
+        keep_off_folders(taken);
+    }
+    // A program that keeps freed memory for its outputs would keep the hashes', too.
+    if (size() > kItemsOfAPart) ::malloc_trim(0);
+}
+
+ItemKeys ItemKeys::of_part(StringList names, NamesAre names_are, std::string root) {
+    ItemKeys keys;
+    keys.names_ = std::move(names);
+    keys.names_are_ = names_are;
+    keys.root_ = std::move(root);
+    keys.make_unusual_keys();
+    return keys;
+}
+
+void ItemKeys::make_unusual_keys() {
     std::mutex mutex;
     in_parts(size(), [&](std::uint64_t begin, std::uint64_t end) {
         for (std::uint64_t item = begin; item < end; ++item) {
@@ -234,13 +254,6 @@ ItemKeys::ItemKeys(StringList names, NamesAre names_are, std::string root)
             others_.emplace(item, std::move(key));
         }
     });
-    {
-        Taken taken(*this);
-        number_equal_keys(taken);
-        keep_off_folders(taken);
-    }
-    // A program that keeps freed memory for its outputs would keep the hashes', too.
-    if (size() > kItemsOfAPart) ::malloc_trim(0);
 }
 
 std::string_view ItemKeys::operator[](std::uint64_t item) const {
@@ -279,6 +292,7 @@ void ItemKeys::number_equal_keys(Taken& taken) {
             while (!taken.take(key));
         }
         others_.insert_or_assign(item, std::move(key));
+        are_independent_ = false;
     }
 }
 
@@ -315,6 +329,7 @@ void ItemKeys::keep_off_folders(Taken& taken) {
         for (std::uint64_t number = 2; in_the_way.contains(key) || (key != before && !taken.take(key)); ++number)
             key = before + "-" + std::to_string(number);
         others_.insert_or_assign(item, std::move(key));
+        are_independent_ = false;
     }
 }
 

@@ -26,13 +26,18 @@ class ItemKeys {
     ItemKeys() = default;
     // `root`: absolute names below this folder, which ends in "/", have keys relative to it; empty: none.
     explicit ItemKeys(StringList names, NamesAre names_are = NamesAre::Files, std::string root = {});
+    // The keys of a part of a list whose keys are independent: those that the items have in the whole list.
+    static ItemKeys of_part(StringList names, NamesAre names_are, std::string root);
 
+    // True if each key depends on its own name alone: no two were equal, and none had to be numbered.
+    bool are_independent() const { return are_independent_; }
     std::size_t size() const { return names_.size(); }
     std::string_view name(std::uint64_t item) const { return names_[item]; }
     std::string_view operator[](std::uint64_t item) const;  // valid as long as this object
 
   private:
     class Taken;
+    void make_unusual_keys();
     std::string_view part_of(std::string_view name) const;
     std::string clean_key_of(std::string_view name, bool with_extension) const;
     void number_equal_keys(Taken& taken);
@@ -42,6 +47,7 @@ class ItemKeys {
     NamesAre names_are_ = NamesAre::Files;
     std::string root_;
     std::unordered_map<std::uint64_t, std::string> others_;  // keys that are not part_of() their names
+    bool are_independent_ = true;
 };
 
 // True for the extensions by which a folder's images are selected, in upper or lower case.

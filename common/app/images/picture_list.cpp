@@ -12,29 +12,26 @@
 #include <istream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "common/app/images/image_format.hpp"
 #include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_pictures.hpp"
+#include "common/app/settings/parsed_values.hpp"
 #include "common/base/error.hpp"
+#include "common/base/files.hpp"
 #include "common/base/in_parts.hpp"
+#include "common/base/log.hpp"
 
 namespace offramp {
-
-std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
-                                           const StillWanted& still_wanted, const std::string& listed) {
-    if (source == "jsonl") return std::make_unique<JsonlPictures>(input);
-    if (source == "webdataset") return std::make_unique<TarPictures>(input, still_wanted);
-    expect(source == "images", "it is asked first whether a source gives pictures");
-    return std::make_unique<FilePictures>(listed.empty() ? list_image_files(input, still_wanted)
-                                                         : read_listed_files(input, listed));
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -153,6 +150,16 @@ std::string parent_folder(const std::string& file) {
     return parent.empty() ? "." : parent;
 }
 
+std::string root_of(const std::string& input, const std::string& listed) {
+    return listed.empty() ? parent_folder(input) : input;
+}
+
+std::string description_of_list(const std::string& input, std::uint64_t files) {
+    return std::to_string(files) + " files listed in " + printable(input);
+}
+
+std::uint64_t hash_of_text(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
 constexpr std::size_t kReadAtOnce = std::size_t{32} << 20, kParsedAtOnce = std::size_t{1} << 20;
 
 using ParseNames = std::function<void(std::string_view lines, StringList& names)>;
@@ -161,15 +168,11 @@ struct NameReading {
     std::istream& file;
     std::uint64_t bytes;     // of the file, if known
     std::string_view front;  // the first text, which has been read
+    std::uint64_t at;        // offset of `front`
     char end;                // ends a line; the last one maybe not
     ParseNames parse;
+    std::vector<ListPart>* parts;  // null: not wanted
 };
-
-std::uint64_t bytes_if_known(const std::string& file) {
-    std::error_code unknown;
-    const std::uintmax_t bytes = fs::file_size(file, unknown);
-    return unknown ? 0 : bytes;
-}
 
 // The number of names in a list that goes on as it begins. Memory reserved for too many is not used.
 std::size_t names_expected(std::uint64_t bytes, std::size_t read, std::size_t names) {
@@ -180,6 +183,7 @@ std::size_t names_expected(std::uint64_t bytes, std::size_t read, std::size_t na
 // The names that `parse` finds. All cores parse what was read, so that the text is never in memory as a whole.
 StringList read_names(const NameReading& reading) {
     std::istream& file = reading.file;
+    std::uint64_t at = reading.at;
     StringList names;
     std::size_t room = kReadAtOnce;
     auto text = std::make_unique_for_overwrite<char[]>(room);
@@ -189,16 +193,20 @@ StringList read_names(const NameReading& reading) {
         filled += static_cast<std::size_t>(file.gcount());
         const std::string_view read(text.get(), filled);
         const std::size_t whole = file ? read.rfind(reading.end) + 1 : filled;
-        // Where the first line begins that does not begin before `at`.
-        const auto line_from = [&](std::size_t at) {
-            return at == 0 || at == whole ? at : std::min(read.find(reading.end, at - 1), whole - 1) + 1;
+        // Where the first line begins that does not begin before `offset`.
+        const auto line_from = [&](std::size_t offset) {
+            return offset == 0 || offset == whole ? offset
+                                                  : std::min(read.find(reading.end, offset - 1), whole - 1) + 1;
         };
         std::vector<StringList> parts((whole + kParsedAtOnce - 1) / kParsedAtOnce);
+        std::vector<ListPart> found(reading.parts == nullptr ? 0 : parts.size());
         in_parts(
             whole,
             [&](std::uint64_t from, std::uint64_t to) {
-                const std::size_t begin = line_from(from);
-                reading.parse(read.substr(begin, line_from(to) - begin), parts[from / kParsedAtOnce]);
+                const std::size_t begin = line_from(from), part = from / kParsedAtOnce;
+                const std::string_view lines = read.substr(begin, line_from(to) - begin);
+                reading.parse(lines, parts[part]);
+                if (!found.empty()) found[part] = {.offset = at + begin, .first_item = 0, .hash = hash_of_text(lines)};
             },
             kParsedAtOnce);
         if (names.empty() && whole > 0 && reading.bytes > whole) {
@@ -206,8 +214,13 @@ StringList read_names(const NameReading& reading) {
             for (const StringList& part : parts) now += part.size();
             names.reserve(names_expected(reading.bytes, whole, now));
         }
-        for (StringList& part : parts) names.append(std::move(part));
+        for (std::size_t part = 0; part < parts.size(); ++part) {
+            if (!found.empty()) found[part].first_item = names.size();
+            names.append(std::move(parts[part]));
+        }
+        if (!found.empty()) reading.parts->insert(reading.parts->end(), found.begin(), found.end());
         if (!file) return names;
+        at += whole;
         filled -= whole;
         auto next = filled < room / 2 ? nullptr : std::make_unique_for_overwrite<char[]>(room *= 2);
         std::memmove(next ? next.get() : text.get(), text.get() + whole, filled);
@@ -237,12 +250,19 @@ void parse_listed(std::string_view text, StringList& names) {
     }
 }
 
-FileList read_list(const std::string& input, std::ifstream& file, std::string_view front) {
+std::uint64_t bytes_if_known(const std::string& file) {
+    std::error_code unknown;
+    const std::uintmax_t bytes = fs::file_size(file, unknown);
+    return unknown ? 0 : bytes;
+}
+
+FileList read_list(const std::string& input, std::ifstream& file, std::string_view front,
+                   std::vector<ListPart>* parts) {
     if (const std::string packing = packing_of(front); !packing.empty())
         throw ConfigError("--input '" + printable(input) + "': the file is " + packing, kWanted, ErrorKind::BadInput);
     FileList list{.description = {}, .root = parent_folder(input), .names = {}};
     // A byte-order mark, as Windows' editors write it, is no part of a path.
-    if (front.starts_with("\xef\xbb\xbf")) front.remove_prefix(3);
+    const std::size_t mark = front.starts_with("\xef\xbb\xbf") ? 3 : 0;
     const auto parse = [&](std::string_view lines, StringList& names) {
         if (lines.find('\0') != std::string_view::npos)
             throw ConfigError(
@@ -250,19 +270,106 @@ FileList read_list(const std::string& input, std::ifstream& file, std::string_vi
                 kWanted, ErrorKind::BadInput);
         parse_lines(lines, names);
     };
-    list.names =
-        read_names({.file = file, .bytes = bytes_if_known(input), .front = front, .end = '\n', .parse = parse});
+    list.names = read_names({.file = file,
+                             .bytes = bytes_if_known(input),
+                             .front = front.substr(mark),
+                             .at = mark,
+                             .end = '\n',
+                             .parse = parse,
+                             .parts = parts});
     if (file.bad()) no_input(input, "the list cannot be read to its end");
     if (list.names.empty())
         no_input(input, "no path in this list file",
                  "Write one path per line; blank lines and lines that begin with # are ignored");
-    list.description = std::to_string(list.names.size()) + " files listed in " + printable(input);
+    list.description = description_of_list(input, list.names.size());
     return list;
+}
+
+ListIndex::Owner owner_of(const std::string& listed) {
+    return listed.empty() ? ListIndex::Owner::User : ListIndex::Owner::Job;
+}
+
+std::string description_of_listed(const std::string& input, std::uint64_t files) {
+    return std::to_string(files) + " files under " + printable(input) + ", as they were listed";
+}
+
+// The parts of the list in `file` that have items of `share`.
+FileList read_parts(const RegularFile& file, const std::string& path, std::shared_ptr<const ListIndex> index,
+                    ItemRange share, const ParseNames& parse) {
+    const std::vector<ListPart>& parts = index->parts;
+    const auto begin = std::ranges::upper_bound(parts, share.begin, {}, &ListPart::first_item) - 1;
+    const auto end = std::ranges::lower_bound(begin, parts.end(), share.end, {}, &ListPart::first_item);
+    std::vector<StringList> found(static_cast<std::size_t>(end - begin));
+    in_parts(
+        found.size(),
+        [&](std::uint64_t number, std::uint64_t) {
+            const auto part = begin + static_cast<std::ptrdiff_t>(number), next = part + 1;
+            const bool is_last = next == parts.end();
+            std::string text((is_last ? index->list_bytes : next->offset) - part->offset, '\0');
+            text.resize(file.read_at(part->offset, std::as_writable_bytes(std::span(text))));
+            parse(text, found[number]);
+            if (hash_of_text(text) != part->hash ||
+                part->first_item + found[number].size() != (is_last ? index->items : next->first_item))
+                throw ConfigError("the list " + printable(path) + " has changed since the job began, from byte " +
+                                      std::to_string(part->offset) + " on",
+                                  "Restore it, or begin another job", ErrorKind::BadInput);
+        },
+        1);
+    FileList list{.description = {}, .root = {}, .names = {}, .index = std::move(index), .first = begin->first_item};
+    for (StringList& names : found) list.names.append(std::move(names));
+    return list;
+}
+
+// Nothing if the share's index cannot be used.
+std::optional<FileList> read_share(const std::string& input, const std::string& listed, const ListShare& share) {
+    try {
+        const std::string& path = listed.empty() ? input : listed;
+        auto index = index_of_list(share.index, input, listed);
+        const RegularFile file(path);
+        const std::uint64_t items = index->items;
+        const Shard::Range range = Shard::parse(share.shard).value_or(Shard()).of(items);
+        if (range.begin == range.end) return std::nullopt;
+        const std::uint64_t batch = std::max<std::uint64_t>(share.batch, 1);
+        const ItemRange whole_batches{range.begin / batch * batch,
+                                      std::min((range.end + batch - 1) / batch * batch, items)};
+        FileList list =
+            read_parts(file, path, std::move(index), whole_batches, listed.empty() ? parse_lines : parse_listed);
+        list.root = root_of(input, listed);
+        list.description = listed.empty() ? description_of_list(input, items) : description_of_listed(input, items);
+        return list;
+    } catch (const ConfigError&) {
+        throw;
+    } catch (const Error& problem) {
+        spdlog::info("--input-index {}: {}; the whole list is read", printable(share.index), problem.what());
+        return std::nullopt;
+    }
 }
 
 }  // namespace
 
-FileList list_image_files(const std::string& input, const StillWanted& still_wanted) {
+std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
+                                           const StillWanted& still_wanted, const std::string& listed,
+                                           const ListShare& share) {
+    if (source == "jsonl") return std::make_unique<JsonlPictures>(input);
+    if (source == "webdataset") return std::make_unique<TarPictures>(input, still_wanted);
+    expect(source == "images", "it is asked first whether a source gives pictures");
+    if (!share.index.empty() && !share.shard.empty())
+        if (auto list = read_share(input, listed, share)) return std::make_unique<FilePictures>(std::move(*list));
+    return std::make_unique<FilePictures>(listed.empty() ? list_image_files(input, still_wanted)
+                                                         : read_listed_files(input, listed));
+}
+
+void describe_list(const std::string& input, const std::string& listed, ListIndex& index) {
+    index.describe(listed.empty() ? input : listed, absolute_folder(root_of(input, listed)), owner_of(listed));
+}
+
+std::shared_ptr<const ListIndex> index_of_list(const std::string& path, const std::string& input,
+                                               const std::string& listed) {
+    return ListIndex::read(path, listed.empty() ? input : listed, absolute_folder(root_of(input, listed)),
+                           owner_of(listed));
+}
+
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted, std::vector<ListPart>* parts) {
     if (input.empty()) no_input(input, "the source images needs an input and none is given");
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
@@ -279,7 +386,7 @@ FileList list_image_files(const std::string& input, const StillWanted& still_wan
         return {.description = "1 file, " + printable(input),
                 .root = parent_folder(input),
                 .names = {fs::path(input).filename().string()}};
-    return read_list(input, file, front);
+    return read_list(input, file, front, parts);
 }
 
 std::string text_of_listed_files(const FileList& list) {
@@ -288,7 +395,7 @@ std::string text_of_listed_files(const FileList& list) {
     return text;
 }
 
-FileList read_listed_files(const std::string& input, const std::string& listed) {
+FileList read_listed_files(const std::string& input, const std::string& listed, std::vector<ListPart>* parts) {
     std::ifstream file(listed, std::ios::binary);
     if (!file)
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be opened: " + std::strerror(errno),
@@ -296,8 +403,13 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
     std::uint64_t count = 0;
     FileList list{.description = {}, .root = input, .names = {}};
     if (file >> count && file.get() == '\n')
-        list.names = read_names(
-            {.file = file, .bytes = bytes_if_known(listed), .front = {}, .end = '\0', .parse = parse_listed});
+        list.names = read_names({.file = file,
+                                 .bytes = bytes_if_known(listed),
+                                 .front = {},
+                                 .at = static_cast<std::uint64_t>(file.tellg()),
+                                 .end = '\0',
+                                 .parse = parse_listed,
+                                 .parts = parts});
     if (file.bad())
         throw ConfigError("--input-list '" + printable(listed) + "' cannot be read: " + std::strerror(errno),
                           "`offramp job init` wrote this list: check that the job's folder exists", ErrorKind::NoInput);
@@ -306,7 +418,7 @@ FileList read_listed_files(const std::string& input, const std::string& listed) 
                               "' is truncated, or is not the list of a job: it declares " + std::to_string(count) +
                               " files and has " + std::to_string(list.names.size()),
                           "Begin another job", ErrorKind::BadInput);
-    list.description = std::to_string(count) + " files under " + printable(input) + ", as they were listed";
+    list.description = description_of_listed(input, count);
     return list;
 }
 
@@ -317,10 +429,13 @@ FilePictures::FilePictures(FileList files)
     : description_(std::move(files.description)),
       root_(std::move(files.root)),
       other_files_(files.other_files),
-      keys_(std::move(files.names), NamesAre::Files, absolute_folder(root_)) {}
+      index_(std::move(files.index)),
+      first_(files.first),
+      keys_(index_ ? ItemKeys::of_part(std::move(files.names), NamesAre::Files, absolute_folder(root_))
+                   : ItemKeys(std::move(files.names), NamesAre::Files, absolute_folder(root_))) {}
 
 std::string FilePictures::path(std::uint64_t picture) const {
-    const std::string_view name = keys_.name(picture);
+    const std::string_view name = keys_.name(read(picture));
     if (root_.empty() || name.starts_with('/')) return std::string(name);
     return std::string(root_).append(root_.ends_with('/') ? "" : "/").append(name);
 }

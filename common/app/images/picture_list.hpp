@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "common/app/images/item_keys.hpp"
+#include "common/app/images/list_index.hpp"
 #include "common/app/images/picture_bytes.hpp"
+#include "common/base/error.hpp"
 #include "common/base/items.hpp"
 #include "common/base/string_list.hpp"
 
@@ -39,36 +41,58 @@ class PictureList {
     virtual std::uint64_t columns_hash(std::uint64_t) const { return 0; }
     // A hash of the picture's whole line, or of its members' locations; 0 if only the key identifies the picture.
     virtual std::uint64_t listed_hash(std::uint64_t) const { return 0; }
+    // Of a list that was read in part: what is known of the whole. Null: all was read.
+    virtual const ListIndex* index() const { return nullptr; }
+    // The pictures that were read; ask for no others.
+    virtual ItemRange at_hand() const { return {0, size()}; }
+};
+
+// The part of a job's list that a shard reads. Empty: all of it.
+struct ListShare {
+    std::string index;  // the path of the job's index
+    std::string shard;  // I/N
+    // A shard's first and last batch may hold items of its neighbours: it reads whole batches of this many items.
+    std::uint32_t batch = 1;
 };
 
 // Lists the pictures of `input` for a source: "images", "jsonl" or "webdataset" (gives_pictures() in
 // common/app/settings). `listed`: a file with the folder's listing (text_of_listed_files()), so that the folder is not
-// walked; empty: none. Errors: ConfigError NoInput: a missing input, no permission, no picture; BadInput: not an input
-// of that source.
+// walked; empty: none. `share`: without a usable index, the whole list is read, and the reason is logged. Errors:
+// ConfigError NoInput: a missing input, no permission, no picture; BadInput: not an input of that source; the share has
+// other bytes than those of which the index was made.
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
-                                           const StillWanted& still_wanted = {}, const std::string& listed = {});
+                                           const StillWanted& still_wanted = {}, const std::string& listed = {},
+                                           const ListShare& share = {});
 
 // The paths of the image files that --input names, in a stable order. Holds names only; no file is opened.
 struct FileList {
-    std::string description;        // "1200 files under /data/photos"
-    std::string root;               // base of relative names
-    StringList names;               // relative to root, or absolute (from a list file)
-    std::uint64_t other_files = 0;  // files in a walked folder without a picture's extension
+    std::string description;                           // "1200 files under /data/photos"
+    std::string root;                                  // base of relative names
+    StringList names;                                  // relative to root, or absolute (from a list file)
+    std::uint64_t other_files = 0;                     // files in a walked folder without a picture's extension
+    std::shared_ptr<const ListIndex> index = nullptr;  // names are a part of its list; null: all of one
+    std::uint64_t first = 0;                           // number of the first of names
 };
 
 // `input` is a folder, a list file, or one image. A folder is walked recursively: hidden entries are skipped, links are
 // followed, each folder is visited once. Files are selected by extension and sorted bytewise by relative path. A folder
 // that cannot be listed is in the list itself, so that it is reported. A list file has one path per line, relative to
 // its own folder; blank lines and lines that begin with # are skipped. Errors: ConfigError NoInput: missing path, no
-// permission, no image; BadInput: none of the three.
-FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {});
+// permission, no image; BadInput: none of the three. `parts`: of a list file, for its index; null: not wanted.
+FileList list_image_files(const std::string& input, const StillWanted& still_wanted = {},
+                          std::vector<ListPart>* parts = nullptr);
 
 // The contents of a file that stores the result of list_image_files(): the number of names in decimal and a newline,
 // then each name and a zero byte. Many programs can thus share one walk of a folder, and see the same items.
 std::string text_of_listed_files(const FileList& list);
 // Reads the listing of the folder `input` from the file `listed`, without reading the folder. Errors: ConfigError
 // NoInput: `listed` cannot be read; BadInput: it is truncated, or another kind of file.
-FileList read_listed_files(const std::string& input, const std::string& listed);
+FileList read_listed_files(const std::string& input, const std::string& listed, std::vector<ListPart>* parts = nullptr);
+
+// ListIndex::describe() and read() for the list of an input. `listed`: as for open_pictures().
+void describe_list(const std::string& input, const std::string& listed, ListIndex& index);
+std::shared_ptr<const ListIndex> index_of_list(const std::string& path, const std::string& input,
+                                               const std::string& listed);
 
 // The images of a folder, a list file, or one image. Errors: those of list_image_files() and read_listed_files().
 class FilePictures final : public PictureList {
@@ -81,18 +105,29 @@ class FilePictures final : public PictureList {
         if (other_files_ == 0) return {};
         return {{"other files, which do not have a picture's extension", other_files_}};
     }
-    std::uint64_t size() const override { return keys_.size(); }
-    std::string_view key(std::uint64_t picture) const override { return keys_[picture]; }
+    std::uint64_t size() const override { return index_ ? index_->items : keys_.size(); }
+    std::string_view key(std::uint64_t picture) const override { return keys_[read(picture)]; }
     PicturePlace place(std::uint64_t picture) const override { return path(picture); }
-    std::string_view file_name(std::uint64_t picture) const override { return keys_.name(picture); }
+    std::string_view file_name(std::uint64_t picture) const override { return keys_.name(read(picture)); }
     std::string origin(std::uint64_t picture) const override;
+    const ListIndex* index() const override { return index_.get(); }
+    ItemRange at_hand() const override { return {first_, first_ + keys_.size()}; }
+    // An index may stand for these keys.
+    bool keys_are_independent() const { return keys_.are_independent(); }
 
   private:
     std::string path(std::uint64_t picture) const;
+    // The picture's place among those that were read.
+    std::uint64_t read(std::uint64_t picture) const {
+        expect(picture - first_ < keys_.size(), "only pictures of the shard are asked for");
+        return picture - first_;
+    }
 
     const std::string description_;
     const std::string root_;
     const std::uint64_t other_files_;
+    const std::shared_ptr<const ListIndex> index_;
+    const std::uint64_t first_;
     const ItemKeys keys_;
 };
 

@@ -96,6 +96,9 @@ void describe_input(SettingGroup& group) {
     group.of_the_launcher().path("input-list", &InputSettings::input_list, kRuntime, "FILE",
                                  "the path of a list that a job made",
                                  "A job's list of the images in the --input folder; none: list the folder");
+    group.of_the_launcher().path("input-index", &InputSettings::input_index, kRuntime, "FILE",
+                                 "the path of an index that a job made",
+                                 "A job's index of its list of images, with which a shard reads only its part");
     rare.path("tokenizer", &InputSettings::tokenizer, kItems, "FILE", "the path of a tokenizer.json",
               "Sources of texts: the tokenizer; none: MODEL.tokenizer.json beside MODEL.pt2");
     rare.text("id-column", &InputSettings::id_column, kItems, "NAME", "a column's name",

@@ -67,6 +67,7 @@ struct InputSettings {
                                    // tokens, "npy" when it takes arrays
     std::string input;             // folder, list, manifest, array, shards or text
     std::string input_list;        // the stored listing of a folder of images; empty: list the folder
+    std::string input_index;       // the index of a job's list of images; empty: read the whole list
     std::string tokenizer;         // for texts: tokenizer.json; empty: the file beside the model
     std::string id_column = "id";  // for sources "jsonl-text" and "parquet-text"
     std::string text_column = "text";

@@ -78,7 +78,7 @@ std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_vie
         throw ConfigError(
             "processor " + std::string(processor) + " needs the images that the run reads, but --input names none",
             "Give --input a folder of images, or choose another --processor");
-    return open_pictures(source, config.input, {}, config.input_list);
+    return open_pictures(source, config.input, {}, config.input_list, {config.input_index, config.shard});
 }
 
 }  // namespace
@@ -87,8 +87,9 @@ InputIndex::InputIndex(const InputSettings& config, std::string_view processor, 
     : pictures_(listed(config, processor)) {
     if (!run_dir.empty() && gives_columns(source_of_input(config.source, config.input)))
         require_listed_rows(run_dir + "/" + run_files::kListedRows, *pictures_);
-    numbers_.reserve(pictures_->size());
-    for (std::uint64_t number = 0; number < pictures_->size(); ++number)
+    const ItemRange at_hand = pictures_->at_hand();
+    numbers_.reserve(at_hand.end - at_hand.begin);
+    for (std::uint64_t number = at_hand.begin; number < at_hand.end; ++number)
         numbers_.add(pictures_->key(number), number, [this](auto other) { return pictures_->key(other); });
 }
 

@@ -43,6 +43,7 @@ NOT_HERE = {
     "--consumer-user": "it has no consumers of another user",
     "--samples-folder": "it is an internal flag of the programs",
     "--input-list": "it is an internal flag of the programs",
+    "--input-index": "it is an internal flag of the programs",
     "--turn": "it is an internal flag of the programs",
     "--trace-dir": "all its programs would write the same files",
     "--log-file": "all its programs would write to one file",

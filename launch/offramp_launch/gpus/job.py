@@ -69,14 +69,14 @@ def begin(places, output, flags, config, shards, workers):
     folder = folder_in(output)
     try:
         with job_command.place_of_a_list(folder) as listing:
-            facts, listed = job_command.facts_of(places, flags, config, listing=listing)
+            facts = job_command.facts_of(places, flags, config, listing=listing, output=output)
             shards = number_of_shards(shards, facts["items"], config, workers)
             wanted = {
-                **job_command.new_job(places, facts, shards, output, config, flags, listed),
+                **job_command.new_job(places, facts, shards, output, config, flags, listing),
                 "sink": config.get("sink") or "",
             }
             job_command.require_room(places, wanted, flags)
-            job, _ = job_command.kept(folder, wanted, listed)
+            job, _ = job_command.kept(folder, wanted, listing)
     except BaseException:
         if not is_begun_in(output):
             remove(output / SHARDS)
@@ -120,7 +120,7 @@ def go_on(places, output, flags, config, shards):
             f"{output} holds results of run {run}, which was begun there beside the unfinished one with --gpus",
             f"To keep those results, remove {output / SHARDS} and give --resume again; else give another --output",
         )
-    job_command.require_same_input(job, job_command.facts_of(places, flags, config, listed=job.list_of_input())[0])
+    job_command.require_same_input(job, job_command.facts_of(places, flags, config, job=job))
     require_same_database(job, config.get("sink") or "")
     job_command.claim(job)
     return job

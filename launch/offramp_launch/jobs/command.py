@@ -24,9 +24,11 @@ from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import new_run_id
 
 # The job gives these to each shard's run.
-OF_A_SHARD = tuple("--shard --resume --overwrite --run-dir --run-id --samples-folder --input-list --turn".split())
+OF_A_SHARD = tuple(
+    "--shard --resume --overwrite --run-dir --run-id --samples-folder --input-list --input-index --turn".split()
+)
 # The same, if the environment or a settings file sets them.
-SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list")
+SET_BY_JOB = ("shard", "resume", "overwrite", "samples-folder", "input-list", "input-index")
 NOT_IN_A_JOB = {
     "--consumer-user": "consumers of another user would write to a folder that hosts share",
     "--producer": "your own producer program splits its input itself",
@@ -36,6 +38,8 @@ NOT_IN_A_JOB = {
 NOT_FOR_ALL = ("run-dir", "run-id", "output", "log-file", "lifeline-fd", "trace-dir", "http-url", "http-header")
 # Prefix of the identity's entry for a file that --processor names.
 OF_A_PROCESSOR = "processor "
+# Files that job-facts may write beside its list, by the ends of their names. A shard uses the last one with the others.
+BESIDE_A_LIST = ("items", "index")
 # From a file system without locks.
 NO_LOCKS = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
@@ -77,40 +81,45 @@ def init(places, argv):
     output = wanted or arguments.folder_given(config.get("output") or folder / "output")
     run_steps.require_apart(str(output), config, groups_of(config, flags))
     with place_of_a_list(folder) as listing:
-        facts, listed = facts_of(places, flags, config, listing=listing)
-        return begin(places, folder, output, shards, flags, config, facts, listed)
+        facts = facts_of(places, flags, config, listing=listing, output=output)
+        return begin(places, folder, output, shards, flags, config, facts, listing)
 
 
 @contextlib.contextmanager
 def place_of_a_list(folder):
-    """A temporary path for the job's list of input; removed if the job is refused."""
+    """A temporary path for the job's list of input, and what is written beside it; removed if the job is refused."""
     with write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     path = folder / f".input.list.{secrets.token_hex(8)}"
     try:
         yield path
     finally:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+        for written in folder.glob(f"{path.name}*"):
+            with contextlib.suppress(OSError):
+                written.unlink()
 
 
-def begin(places, folder, output, shards, flags, config, facts, listed):
+def beside(path, end):
+    return path.with_name(f"{path.name}.{end}")
+
+
+def begin(places, folder, output, shards, flags, config, facts, listing):
     """Begins the job, or continues an equal one. Errors: LaunchError, if it cannot, or the folder holds another."""
     if not 1 <= shards <= facts["items"]:
         raise UsageError(
             f"--shards is {shards}, and the input has {facts['items']} items",
             f"Give a number from 1 to {facts['items']}",
         )
-    wanted = new_job(places, facts, shards, output, config, flags, listed)
+    wanted = new_job(places, facts, shards, output, config, flags, listing)
     if (folder / "job.json").exists():
-        job, began = kept(folder, wanted, listed)
+        job, began = kept(folder, wanted, listing)
         if not job_merge.is_merged(job) and job.unclaimed():
             with alone_in(output, job.id):
                 claim(job)
     else:
         with alone_in(output, wanted["id"]):
             require_room(places, wanted, flags)
-            job, began = kept(folder, wanted, listed)
+            job, began = kept(folder, wanted, listing)
             claim(job)
     merged = job_merge.is_merged(job)
     print(
@@ -122,8 +131,8 @@ def begin(places, folder, output, shards, flags, config, facts, listed):
     return int(ExitCode.OK)
 
 
-def new_job(places, facts, shards, output, config, flags, listed):
-    """The contents of job.json for a new job. `facts`, `listed`: of facts_of()."""
+def new_job(places, facts, shards, output, config, flags, listing):
+    """The contents of job.json for a new job. `facts`, `listing`: of facts_of()."""
     return {
         "id": f"job-{new_run_id()}",
         "made_by": build_of(places),
@@ -133,7 +142,7 @@ def new_job(places, facts, shards, output, config, flags, listed):
         "write_path": folder_written_to(config),
         "folder": os.getcwd(),
         "flags": flags,
-        "listed": listed is not None,
+        "listed": listing.exists(),
     }
 
 
@@ -146,12 +155,14 @@ def alone_in(output, job_id):
         ended.well = True
 
 
-def kept(folder, wanted, listed):
+def kept(folder, wanted, listing):
     """(the job of this folder, whether it began now). Errors: LaunchError, if the folder holds another."""
-    if listed:
-        keep_list(listed, folder / "input.list")
+    if wanted["listed"]:
+        keep_list(listing, folder / "input.list")
     job, began = Job.begun(folder, wanted)
     job.require_made_by(wanted["made_by"])
+    if not job_merge.is_merged(job):
+        keep_index(listing, job)
     return job, began
 
 
@@ -247,18 +258,18 @@ def build_of(places):
     return " ".join(filter(None, (places.version(), places.commit())))
 
 
-def facts_of(places, flags, config, listing=None, listed=None):
+def facts_of(places, flags, config, listing=None, output=None, job=None):
     """
-    ({"items", "identity"} of the input as it is now, the file with its list). `config`: of these flags. `listing`:
-    where to write the list, if the input has one; `listed`: the list that was written before. Errors: LaunchError, if
-    the producer refuses the flags.
+    {"items", "identity"} of the input as it is now. `config`: of these flags. For a new job, `listing`: where to write
+    the list of a folder, and beside it the index with which a shard reads only its part; `output`: where its results
+    go. `job`: the job that has these files. Errors: LaunchError, if the producer refuses the flags.
     """
     if config.get("source") in texts.SOURCES:
         texts.provide_tokenizers(places)
-    list_of_input = ["--input-list", str(listed)] if listed else []
-    facts = json.loads(answer_of([str(places.producer()), "job-facts", str(listing or ""), *flags, *list_of_input]))
+    of_job = arguments.words_of(job.flags_of_input() if job else {"--output": output})
+    facts = json.loads(answer_of([str(places.producer()), "job-facts", str(listing or ""), *flags, *of_job]))
     facts["identity"].update(hashes_of_processors(config))
-    return facts, listing if listing and listing.exists() else None
+    return facts
 
 
 def hashes_of_processors(config):
@@ -321,6 +332,21 @@ def keep_list(written, path):
                 f"the input has changed since {path} was written",
                 "To use the input as it is now, begin a job in another folder",
             )
+
+
+def keep_index(listing, job):
+    """Gives the job the files beside its list. Those of an earlier init are of the same items, and are replaced."""
+    try:
+        for end in BESIDE_A_LIST:
+            if (written := beside(listing, end)).exists():
+                os.replace(written, job.folder / f"input.{end}")
+    except OSError as problem:
+        print(
+            f"[job] warning: {job.folder / 'input.index'} cannot be written: {problem.strerror}. "
+            "Each shard reads the whole list of pictures; to write it, give job init again",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def require_same_input(job, facts):

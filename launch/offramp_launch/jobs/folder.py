@@ -4,6 +4,9 @@ A job: one run's work, cut into shards for many hosts. The shared folders hold:
     JOB/job.json              written once: id, input (items, identity), shards, output, flags. Other content is
                               refused, with the difference
     JOB/input.list            the list of a folder of images, made when the job began
+    JOB/input.index           of a list of images: with it a shard reads only its own part. Its layout, and when there
+                              is none, is in common/app/images/list_index.hpp
+    JOB/input.items           beside it, until the merge: the items' hashes, which shards' checkpoints link to
     JOB/done/I.json           written once: the outcome of shard I. The first one counts
     JOB/ray/I.log             the output of shard I's command under Ray
     JOB/summary.json          of the merge
@@ -143,6 +146,10 @@ class Job:
     def list_of_input(self):
         """None if the input is not a folder of images."""
         return self.folder / "input.list" if self.facts["listed"] else None
+
+    def flags_of_input(self):
+        """For programs that read the job's input."""
+        return {"--input-list": self.list_of_input(), "--input-index": self.folder / "input.index"}
 
     def place(self, index):
         return self.output / SHARDS / str(index)

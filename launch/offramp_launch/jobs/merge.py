@@ -314,6 +314,8 @@ def remove_places(job):
     folders = [folder / SHARDS for _, folder in job.claimed() if job.owner_of(folder) in (None, job.id)]
     for folder in folders:
         job_files.remove_folder(folder, "The output is whole; remove the folder, or merge again")
+    with job_files.write_errors(job.folder):
+        (job.folder / "input.items").unlink(missing_ok=True)
 
 
 def require_a_result(items, skipped):

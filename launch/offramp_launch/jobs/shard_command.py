@@ -157,7 +157,7 @@ def do_the_rest(attempt):
     flags = [*without_values(flags, ("--run-dir",)), *words_of({"--run-dir": config.get("run-dir") or None})]
     require_under_way(job, index)
     require_input(job, config)
-    require_same_input(job, facts_of(places, flags, config, listed=job.list_of_input())[0])
+    require_same_input(job, facts_of(places, flags, config, job=job))
     warn_about_other_shards(job, index)
     note = job.begin_attempt(index)
     run_id = f"{job.id}-{index}-{new_run_id()[-4:]}"
@@ -322,14 +322,13 @@ def run(attempt, run_id, lock):
     given = take_values(attempt.flags, ("--run-dir",))[0].get("--run-dir")
     run_dir = choose_run_dir(places, given, run_id, longest_folder(attempt.groups))
     typed = ["shard", "--job", str(job.folder), "--index", str(index)]
-    listed = job.list_of_input()
     own = {
         "--output": place,
         "--samples-folder": job.output,
         "--shard": f"{index + 1}/{job.shards}",
         "--run-id": run_id,
         "--run-dir": run_dir,
-        "--input-list": listed,
+        **job.flags_of_input(),
         address.FLAG: address.spelled(*attempt.http) if attempt.http else None,
     }
     resume = ["--resume"] if holds_work(place) else []

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
+#include <cstring>
 
 #include "common/base/error.hpp"
 #include "common/base/unique_fd.hpp"
@@ -82,5 +83,26 @@ std::unique_ptr<WholeFile> new_items_file(const std::string& path, const WriteFa
 }
 
 void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes) { file.write(std::as_bytes(hashes)); }
+
+void copy_hashes(WholeFile& file, const ListIndex& of_job) {
+    const MappedFile from(of_job.items_file);
+    const std::span<const std::byte> bytes = from.bytes();
+    Header header{.magic = {}, .version = 0};
+    if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
+    const std::span hashes(reinterpret_cast<const std::uint64_t*>(bytes.data() + sizeof header), of_job.items);
+    if (header != Header{} || bytes.size() != sizeof header + hashes.size_bytes() ||
+        source_fingerprint(hashes) != source_fingerprint(of_job.items_hash))
+        throw Error(ErrorKind::BadInput, of_job.items_file + ", which identifies the job's items, is damaged",
+                    "Remove it: shards then read the job's whole list of pictures");
+    write_hashes(file, hashes);
+}
+
+bool link_items_file(const std::string& from, const std::string& path) {
+    if (::link(from.c_str(), path.c_str()) == 0) return true;
+    struct stat one {};
+    struct stat other {};
+    return errno == EEXIST && ::stat(from.c_str(), &one) == 0 && ::lstat(path.c_str(), &other) == 0 &&
+           one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
 
 }  // namespace offramp

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/app/images/list_index.hpp"
 #include "common/base/files.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
 
@@ -36,5 +37,11 @@ std::vector<std::uint64_t> read_items_file(const std::string& folder, const Chec
 std::unique_ptr<WholeFile> new_items_file(const std::string& path, const WriteFailure& failure,
                                           bool many_may_write = false);
 void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes);
+
+// The hashes in the items file of a job's list. Errors: SystemError; Error with BadInput if they are not the list's.
+void copy_hashes(WholeFile& file, const ListIndex& of_job);
+// Makes `path` another name of the items file `from`. Returns false if it cannot: another file is there, or the file
+// system makes no such link. The file is never changed, only replaced.
+bool link_items_file(const std::string& from, const std::string& path);
 
 }  // namespace offramp

@@ -62,7 +62,8 @@ bool begins_as(const BatchSource& source, const Checkpoint& previous) {
 // All earlier items are the first ones of the source, and the completed ones are in this run's share: a shard of a
 // larger input may be another part of it.
 bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share) {
-    if (source.items() <= previous.items() || share.begin != previous.share().begin) return false;
+    if (source.index() != nullptr || source.items() <= previous.items() || share.begin != previous.share().begin)
+        return false;
     if (is_known_as_a_whole(source) && !is_of_the_same_whole(previous, source)) return false;
     return begins_as(source, previous);
 }
@@ -75,6 +76,7 @@ bool grew(const Checkpoint& previous, const BatchSource& source, ItemRange share
 // Describes missing input items, if they can be determined.
 std::string describe_missing_input(const std::string& folder, const Checkpoint& previous, const BatchSource& source) {
     std::vector<std::uint64_t> names;
+    if (source.index() != nullptr) return {};
     try {
         if (previous.named) names = read_items_file(folder, previous);
     } catch (const Error&) {
@@ -158,7 +160,7 @@ std::vector<std::uint64_t> hashes_of_shards(const std::string& output, std::span
     throw Error(ErrorKind::BadInput,
                 shard_place(output, first) + "/" + kItemsFileName +
                     " is gone, damaged, or another shard's, and so is that of every other shard",
-                to_do_shard_again(output, first));
+                to_do_shard_again(output, first) + ". If input.items is in the job's folder, remove it first");
 }
 
 WriteFailure write_failure(const std::string& file, const char* then) {
@@ -212,8 +214,9 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         if (items_file) write_hashes(*items_file, hashes);
     };
     // Each item is hashed once, unless an earlier run's file turns out to be of no use.
-    if (is_named && (earlier == EarlierWork::DoneAgain || !found)) begin_items_file();
-    source_hash_ = offramp::source_hash(source, write_items);
+    const ListIndex* const index = source.index();
+    if (index == nullptr && is_named && (earlier == EarlierWork::DoneAgain || !found)) begin_items_file();
+    source_hash_ = index != nullptr ? index->items_hash : offramp::source_hash(source, write_items);
     CheckpointIdentity identity = CheckpointIdentity::of(config, source.items(), source_fingerprint(source_hash_));
     // The total is the same, so a higher --limit only adds items.
     if (is_known_as_a_whole(source))
@@ -227,9 +230,18 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
         }
     }
     if (earlier != EarlierWork::Recovered) items_before_ = (done_ = tiles_.of(done_)).items();
-    if (is_named && !items_file && !(found->items() == source.items() && hashes_in(folder_, *found))) {
+    const bool is_linked =
+        index != nullptr && link_items_file(index->items_file, lock_.folder().through(folder_ + "/" + kItemsFileName));
+    if (is_linked && config.durable) flush_names(folder_, write_failure(folder_, ""));
+    // A job's file is first compared with a checkpoint when the shard goes on, or is merged.
+    const bool is_there =
+        found ? found->items() == source.items() && hashes_in(folder_, *found).has_value() : is_linked;
+    if (is_named && !items_file && !is_there) {
         begin_items_file();
-        hash_items(source, {0, source.items()}, write_items);
+        if (index != nullptr)
+            copy_hashes(*items_file, *index);
+        else
+            hash_items(source, {0, source.items()}, write_items);
     }
     if (items_file) items_file->flush();
     writer_ = std::make_unique<CheckpointWriter>(
@@ -255,7 +267,7 @@ void RunCheckpoint::require_in_place() {
 
 std::unique_ptr<BatchSource> in_order_of_previous_runs(std::unique_ptr<BatchSource> source, const std::string& folder) {
     const std::optional<Checkpoint> previous = read_checkpoint(folder + "/" + kCheckpointName);
-    if (!previous || !previous->named || source->max_key_bytes() == 0) return source;
+    if (!previous || !previous->named || source->max_key_bytes() == 0 || source->index() != nullptr) return source;
     std::vector<std::uint64_t> hashes;
     try {
         hashes = read_items_file(folder, *previous);

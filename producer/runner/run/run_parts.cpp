@@ -207,9 +207,11 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     if (!source.has_files()) return;
     std::vector<std::string> read;
     std::mutex mutex;  // guards it, and `within`
-    in_parts(source.items(), [&](std::uint64_t begin, std::uint64_t end) {
+    // Job init compared all items of a list with an index.
+    const ItemRange at_hand = source.at_hand();
+    in_parts(at_hand.end - at_hand.begin, [&](std::uint64_t begin, std::uint64_t end) {
         std::string outside;  // the last folder that is not in the results' one
-        for (std::uint64_t item = begin; item < end; ++item) {
+        for (std::uint64_t item = at_hand.begin + begin; item < at_hand.begin + end; ++item) {
             // Few inputs end as results do, and only their paths are made and resolved.
             const std::string_view name = source.end_of_file(item);
             if (!name.empty() && !may_end_result(processor, name)) continue;
@@ -227,7 +229,7 @@ void require_apart(const std::string& folder, const std::string& processor, cons
     std::sort(read.begin(), read.end());
     const ProcessorResults* const known = ProcessorResults::of(processor);
     const bool is_of_whole = known != nullptr && known->puts_tiles_together;
-    for (std::uint64_t item = 0; item < source.items(); ++item) {
+    for (std::uint64_t item = at_hand.begin; item < at_hand.end; ++item) {
         const std::string begin = std::string(is_of_whole ? source.key_of_whole(item) : source.key(item)) + ".";
         const auto found = std::lower_bound(read.begin(), read.end(), begin);
         if (found != read.end() && found->starts_with(begin)) refuse(*found, folder, processor);
@@ -368,6 +370,10 @@ OpenedModel open_model(const RunConfig& config, ModelMetadata metadata, const Eg
 std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedModel& model, OpenedInput opened,
                                          PictureStamps stamps, StillWanted still_wanted) {
     const ModelInput input = model.model->input();
+    const bool compares_results =
+        makes_a_file_of_each_result(config) && may_have_equal_results(model.transformer->outputs());
+    if (compares_results && opened.pictures && opened.pictures->index() != nullptr)
+        opened.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list);
     auto source = part_of(source_named(config.source)
                               .make({.input = &config,
                                      .model = &config,
@@ -384,7 +390,7 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedMo
                           config);
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);
-    if (makes_a_file_of_each_result(config)) require_distinct_results(*source, model.transformer->outputs());
+    if (compares_results) require_distinct_results(*source, model.transformer->outputs());
     const ItemRange share = share_of(*source, config);
     spdlog::info("source: {}{}", source->description(),
                  config.shard.empty() ? ""

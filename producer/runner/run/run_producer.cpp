@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/app/images/list_index.hpp"
 #include "common/app/images/picture_list.hpp"
 #include "common/app/program/own_process.hpp"
 #include "common/app/settings/declared_setting.hpp"
@@ -33,6 +34,7 @@
 #include "common/shm/run_objects.hpp"
 #include "common/tracing/range_file.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "producer/runner/checkpoint/items_file.hpp"
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 #include "producer/runner/kernels/gpu_runtime.hpp"
 #include "producer/runner/kernels/jpeg_decoder.hpp"
@@ -218,7 +220,8 @@ TensorSpec input_that_fits(const RunConfig& config) {
     return TensorSpec::contiguous("pictures", kFloat32, std::array{std::int64_t{1}, std::int64_t{3}, side, side});
 }
 
-std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
+// `pictures`: null: the source lists them.
+std::unique_ptr<BatchSource> source_to_count(const RunConfig& config, std::shared_ptr<PictureList> pictures) {
     std::error_code ignored;
     if (config.source == "npy" && settled_metadata(config).takes_arrays() &&
         std::filesystem::is_directory(config.input, ignored))
@@ -232,18 +235,62 @@ std::unique_ptr<BatchSource> source_to_count(const RunConfig& config) {
                               .model = &counted,
                               .model_input = input_that_fits(config),
                               .model_takes_images = config.source != "npy" && bands_of_model(config).empty(),
-                              .columns_are_read = reads_columns(config)}),
+                              .columns_are_read = reads_columns(config),
+                              .pictures = std::move(pictures)}),
                    config);
+}
+
+// True if more than the names of its items is read of the whole list, or if a part of it is the input.
+bool needs_whole_list(const RunConfig& config) {
+    return config.source != "images" || config.limit > 0 || config.tile > 0 || keeps_shapes(config) ||
+           (!bands_of_model(config).empty() && settled_metadata(config).takes_any_shape());
+}
+
+WriteFailure failure_of_job(const std::string& path) {
+    return [path](int problem) {
+        return SystemError("cannot write " + path + ", of the job's input", problem,
+                           way_to_write(problem, "Give --job a folder that this user may write to"),
+                           ErrorKind::CannotWrite);
+    };
+}
+
+// Writes the index of a list, and the items file beside it. Returns source_hash().
+std::uint64_t write_index(ListIndex index, const BatchSource& source, const std::string& list) {
+    const std::string items_path = ListIndex::items_path_for(list), path = ListIndex::path_for(list);
+    const auto items = new_items_file(items_path, failure_of_job(items_path));
+    index.items = source.items();
+    index.items_hash =
+        source_hash(source, [&](std::span<const std::uint64_t> hashes) { write_hashes(*items, hashes); });
+    index.max_key_bytes = source.max_key_bytes();
+    items->flush();
+    static_cast<void>(items->put_in_place());
+    index.items_file_bytes = std::filesystem::file_size(items_path);
+    WholeFile file(path, 0644, failure_of_job(path));
+    index.write(file);
+    file.flush();
+    static_cast<void>(file.put_in_place());
+    return index.items_hash;
+}
+
+// The index that the job made, if it can be used.
+std::shared_ptr<const ListIndex> usable_index(const RunConfig& config) {
+    if (config.input_index.empty() || needs_whole_list(config)) return nullptr;
+    try {
+        return index_of_list(config.input_index, config.input, config.input_list);
+    } catch (const Error&) {
+        return nullptr;
+    }
+}
+
+std::string text_of_facts(const RunConfig& config, std::uint64_t items, std::uint64_t hash) {
+    const CheckpointIdentity identity = CheckpointIdentity::of(config, items, source_fingerprint(hash));
+    return nlohmann::json{{"items", items}, {"identity", identity.facts}}.dump();
 }
 
 void write_list(const RunConfig& config, const std::string& path) {
     std::error_code ignored;
     if (config.source != "images" || !std::filesystem::is_directory(config.input, ignored)) return;
-    WholeFile file(path, 0644, [&path](int problem) {
-        return SystemError("cannot write the list of the input, " + path, problem,
-                           way_to_write(problem, "Give --job a folder that this user may write to"),
-                           ErrorKind::CannotWrite);
-    });
+    WholeFile file(path, 0644, failure_of_job(path));
     file.write(text_of_listed_files(list_image_files(config.input)));
     file.flush();
     static_cast<void>(file.put_in_place());
@@ -283,9 +330,21 @@ std::string job_facts(const RunConfig& config, const std::string& list) {
         write_list(whole, list);
         if (std::filesystem::exists(list)) whole.input_list = list;
     }
-    const auto source = source_to_count(whole);
-    CheckpointIdentity identity = CheckpointIdentity::of(whole, source->items(), source_fingerprint(*source));
-    return nlohmann::json{{"items", source->items()}, {"identity", identity.facts}}.dump();
+    if (const auto index = usable_index(whole)) return text_of_facts(whole, index->items, index->items_hash);
+    ListIndex index;
+    std::shared_ptr<FilePictures> pictures;
+    if (!list.empty() && !needs_whole_list(whole)) {
+        describe_list(whole.input, whole.input_list, index);
+        pictures = std::make_shared<FilePictures>(whole.input_list.empty()
+                                                      ? list_image_files(whole.input, {}, &index.parts)
+                                                      : read_listed_files(whole.input, whole.input_list, &index.parts));
+    }
+    const auto source = source_to_count(whole, pictures);
+    if (!index.parts.empty() && pictures->keys_are_independent()) {
+        require_results_apart(whole, *source);  // a shard compares only its own items
+        return text_of_facts(whole, source->items(), write_index(std::move(index), *source, list));
+    }
+    return text_of_facts(whole, source->items(), source_hash(*source));
 }
 
 void join_shards_named(const std::string& output, const std::string& run_id, const std::string& count) {

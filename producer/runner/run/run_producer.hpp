@@ -24,8 +24,10 @@ int run_producer(int argc, const char* const* argv, const ProducerProgram& progr
 // Answers a launcher's question about a job, whose input is processed in shards (launch/guide/many-gpus-and-hosts.md),
 // without run, model or device. Returns {"items": N, "identity": {...}}: the size of the job's input, and its identity
 // (CheckpointIdentity, without the shard). `config`: resolved. If `list` is set and the input is a folder of images,
-// writes its contents to that file (--input-list). Blocks: on the file system. Errors: those of the source; ConfigError
-// for an input that only the model can count; SystemError with CannotWrite.
+// writes its contents to that file (--input-list). With `list`, also writes LIST.index and LIST.items for a list of
+// images that can have an index (ListIndex). With --input-index, reads that index instead of the list. Blocks: on the
+// file system. Errors: those of the source; ConfigError for an input that only the model can count, or that results in
+// --output could replace; SystemError with CannotWrite.
 std::string job_facts(const RunConfig& config, const std::string& list);
 
 // Calls join_checkpoints() for the shards listed on standard input, one per line: "7 whole", or "7" if some of its

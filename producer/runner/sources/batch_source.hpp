@@ -66,6 +66,9 @@ class BatchSource {
     // For a part of another source (part_of()): that source's number of items. It also identifies sources without
     // names.
     virtual std::uint64_t items_of_the_whole() const { return items(); }
+    // PictureList::index() and at_hand(): ask for nothing about other items.
+    virtual const ListIndex* index() const { return nullptr; }
+    virtual ItemRange at_hand() const { return {0, items()}; }
     // The name in the list of skipped items: the file's path.
     virtual std::string origin(std::uint64_t item) const = 0;
     // The item's file, if the item is a whole file; otherwise empty.

@@ -60,7 +60,8 @@ std::optional<std::string> nearest_beside(const std::filesystem::path& path) {
 OpenedInput open_input(const InputSettings& config, const StillWanted& still_wanted) {
     if (gives_pictures(config.source)) {
         try {
-            return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list),
+            return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list,
+                                              {config.input_index, config.shard, config.batch}),
                     .texts = nullptr};
         } catch (const ConfigError&) {
             if (!has_arrays(config.input)) throw;

@@ -78,12 +78,14 @@ class PictureSource final : public BatchSource {
           columns_are_read_(columns_are_read),
           shapes_(std::move(shapes)),
           form_(form) {
-        max_key_bytes_ = bytes_of_longest_key(*this);
+        max_key_bytes_ = index() != nullptr ? index()->max_key_bytes : bytes_of_longest_key(*this);
     }
 
     std::string description() const override { return name_ + ": " + pictures_->description(); }
     std::vector<LeftOut> left_out() const override { return pictures_->left_out(); }
     std::uint64_t items() const override { return pictures_->size(); }
+    const ListIndex* index() const override { return pictures_->index(); }
+    ItemRange at_hand() const override { return pictures_->at_hand(); }
     RowKind row_kind() const override { return form_.channels == 0 ? RowKind::Pixels : RowKind::Float32; }
     std::span<const std::int64_t> shape(std::uint64_t item) const override {
         return shapes_ ? std::span<const std::int64_t>(shapes_->of(item)) : std::span<const std::int64_t>();

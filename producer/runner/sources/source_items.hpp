@@ -40,7 +40,7 @@ std::vector<std::uint64_t> hashes_of_items(const BatchSource& source);
 // The size of the longest of all keys, for BatchSource::max_key_bytes().
 std::size_t bytes_of_longest_key(const BatchSource& source);
 
-// The items' shapes (BatchSource::shape()); none if no item has one.
+// The items' shapes (BatchSource::shape()); none if no item has one, or with an index().
 std::vector<ItemShapes::Shape> shapes_of_items(const BatchSource& source);
 
 // The first items of a source, limited by --limit. Returns `whole` itself if the limit covers everything. Also returns
@@ -59,6 +59,9 @@ ItemRange share_of(const BatchSource& source, const InputSettings& config);
 std::unique_ptr<BatchSource> in_previous_order(std::unique_ptr<BatchSource> source,
                                                std::span<const std::uint64_t> previous,
                                                std::vector<ItemShapes::Shape> shapes = {});
+
+// True if require_distinct_results() reads all keys: not for a source with an index().
+bool may_have_equal_results(std::span<const TensorSpec> outputs);
 
 // Refuses results with equal names. Results are files named KEY.OUTPUT.EXTENSION, and keys and outputs may contain
 // dots: with the outputs `classes` and `aux.classes`, the former of cat.aux equals the latter of cat. Errors:

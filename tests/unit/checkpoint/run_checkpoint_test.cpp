@@ -1,6 +1,7 @@
 #include "producer/runner/checkpoint/run_checkpoint.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -151,6 +152,125 @@ TEST_F(RunCheckpointTest, TreatsOtherItemNamesAsOtherWork) {
 }
 
 using test::Items;
+
+// A shard of a job with an index, which is asked for no item.
+struct IndexedShard final : test::Numbered {
+    IndexedShard(std::uint64_t items, ListIndex of_list) : Numbered(items), list(std::move(of_list)) {}
+    std::string_view key(std::uint64_t /*item*/) const override {
+        ADD_FAILURE() << "the key may be another shard's";
+        return {};
+    }
+    std::size_t max_key_bytes() const override { return 24; }
+    const ListIndex* index() const override { return &list; }
+
+    ListIndex list;
+};
+
+std::string bytes_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST_F(RunCheckpointTest, AnIndexGivesTheSameCheckpointWithoutTheItems) {
+    const Items items({"a", "b", "c", "d"});
+    RunConfig config = config_of("a");
+    config.shard = "2/2";
+    const auto run_of = [&](const BatchSource& one, const std::string& output, EarlierWork earlier) {
+        config.output = folder.path() + "/" + output;
+        RunCheckpoint checkpoint(config, one, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        EXPECT_EQ(checkpoint.source_hash(), source_hash(items));
+        if (checkpoint.done().empty()) complete(checkpoint, {2, 3});
+        checkpoint.close();
+        EXPECT_EQ(read_checkpoint(config.output + "/" + kCheckpointName)->done.list(),
+                  (std::vector<ItemRange>{{2, 3}}));
+    };
+    run_of(items, "whole", EarlierWork::DoneAgain);
+    const std::string kept = folder.path() + "/input.items", written = folder.path() + "/part/" + kItemsFileName;
+    std::filesystem::copy_file(folder.path() + "/whole/" + kItemsFileName, kept);
+    ListIndex list;
+    list.items = 4;
+    list.items_hash = source_hash(items);
+    list.items_file = kept;
+    const IndexedShard part(4, list);
+    const auto expect_equal = [&](bool is_linked) {
+        EXPECT_EQ(bytes_of(folder.path() + "/part/" + kCheckpointName),
+                  bytes_of(folder.path() + "/whole/" + kCheckpointName));
+        EXPECT_EQ(bytes_of(written), bytes_of(kept));
+        EXPECT_EQ(std::filesystem::equivalent(written, kept), is_linked);
+    };
+    run_of(part, "part", EarlierWork::DoneAgain);
+    expect_equal(true);
+    config.resume = true;
+    const auto ordered = in_order_of_previous_runs(std::make_unique<IndexedShard>(4, list), config.output);
+    for (const bool is_damaged : {false, true}) {
+        if (is_damaged) {
+            std::filesystem::remove(written);
+            std::ofstream(written) << "of another run";
+        }
+        run_of(*ordered, "part", EarlierWork::Resumed);
+        EXPECT_EQ(bytes_of(written) == bytes_of(kept), !is_damaged) << "not before the checkpoint's first line";
+    }
+    config.output = folder.path() + "/part";
+    RunCheckpoint(config, *ordered, EarlierWork::Resumed, [](const std::exception_ptr&) {
+        ADD_FAILURE();
+    }).begin({{3, 4}});
+    EXPECT_EQ(bytes_of(written), bytes_of(kept));
+    EXPECT_FALSE(std::filesystem::equivalent(written, kept)) << "a copy in the other file's place";
+}
+
+struct ItemsOfAJob : RunCheckpointTest {
+    ~ItemsOfAJob() override { std::filesystem::remove(elsewhere); }
+
+    // The items file of a job at this path, and its index.
+    ListIndex made_at(const std::string& path) {
+        const Items items({"a", "b", "c", "d"});
+        WholeFile file(path, 0644, [](int problem) { return SystemError("writing", problem); });
+        file.write(std::string("offritem\1\0\0\0\0\0\0\0", 16));
+        write_hashes(file, hashes_of_items(items));
+        static_cast<void>(file.put_in_place());
+        ListIndex list;
+        list.items = 4;
+        list.items_hash = source_hash(items);
+        list.items_file = path;
+        return list;
+    }
+    void run_of(const ListIndex& list, EarlierWork earlier) {
+        const IndexedShard part(4, list);
+        RunCheckpoint checkpoint(config_of("a"), part, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        if (checkpoint.done().empty()) complete(checkpoint, {2, 3});
+    }
+    static void damage(const std::string& path) {
+        std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(20).write("?", 1);
+    }
+
+    const std::string elsewhere = "/dev/shm/offramp-test-items-" + std::to_string(::getpid());
+};
+
+TEST_F(ItemsOfAJob, AreCopiedToAnotherFileSystem) {
+    const ListIndex list = made_at(elsewhere);
+    run_of(list, EarlierWork::DoneAgain);
+    const std::string copy = config_of("a").output + "/" + kItemsFileName;
+    EXPECT_FALSE(std::filesystem::equivalent(copy, elsewhere));
+    EXPECT_EQ(bytes_of(copy), bytes_of(elsewhere));
+    damage(elsewhere);
+    run_of(list, EarlierWork::Resumed);  // it has its own
+    std::filesystem::remove(copy);
+    EXPECT_THAT(test::error_of<Error>([&] { run_of(list, EarlierWork::Resumed); }),
+                testing::AllOf(HasSubstr(elsewhere), HasSubstr("is damaged"), HasSubstr("Remove it")));
+}
+
+TEST_F(ItemsOfAJob, AreComparedWithTheCheckpointOfAShardThatGoesOn) {
+    const std::string kept = folder.path() + "/input.items";
+    const ListIndex list = made_at(kept);
+    run_of(list, EarlierWork::DoneAgain);
+    EXPECT_TRUE(std::filesystem::equivalent(config_of("a").output + "/" + kItemsFileName, kept));
+    run_of(list, EarlierWork::Resumed);
+    damage(kept);
+    EXPECT_THAT(test::error_of<Error>([&] { run_of(list, EarlierWork::Resumed); }),
+                testing::AllOf(HasSubstr(kept), HasSubstr("is damaged")));
+    std::filesystem::resize_file(kept, 8);
+    EXPECT_THAT(test::error_of<Error>([&] { run_of(list, EarlierWork::Resumed); }), HasSubstr("is damaged"));
+}
 
 struct GrowingInput : RunCheckpointTest {
     // A run that continues with these items, in their order; returns the done ones.

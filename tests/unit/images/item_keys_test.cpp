@@ -127,6 +127,23 @@ TEST(ItemKeys, NoResultIsAnotherItemsFolder) {
         << "no collision";
 }
 
+TEST(ItemKeys, OfAPartAreThoseOfTheWholeIfIndependent) {
+    const StringList names{"/root/in/a.jpg", "./b.png", "../c/../d.gif", "\xff/e", "a/.offramp-x.tif", "a/b.png"};
+    const auto copy = [&](std::size_t from) {
+        StringList some;
+        for (std::size_t i = from; i < names.size(); ++i) some.push_back(names[i]);
+        return some;
+    };
+    const ItemKeys whole(copy(0), NamesAre::Files, "/root/in/");
+    EXPECT_TRUE(whole.are_independent());
+    for (std::size_t from = 0; from < names.size(); ++from) {
+        const ItemKeys part = ItemKeys::of_part(copy(from), NamesAre::Files, "/root/in/");
+        for (std::size_t i = 0; i < part.size(); ++i) EXPECT_EQ(part[i], whole[from + i]);
+    }
+    EXPECT_FALSE(ItemKeys({"a.jpg", "b.jpg", "a.png"}).are_independent()) << "they keep their extensions";
+    EXPECT_FALSE(ItemKeys({"a.jpg", "a.png/b.jpg"}).are_independent()) << "a.png is the folder of another item";
+}
+
 // Every start of a thread fails: no address space has room for its stack.
 TEST(ItemKeys, NeedNoThreads) {
     if (test::has_sanitizer()) GTEST_SKIP() << "takes minutes, and has one thread";

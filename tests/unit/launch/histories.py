@@ -121,7 +121,7 @@ def stepping():
         mock.patch.object(shard_command, "run", lambda *arguments: History.current.run(*arguments)),
         mock.patch.object(shard_command, "held", lambda *_: contextlib.nullcontext(mock.Mock())),
         mock.patch.object(shard_command, "settings_of", lambda *_: {}),
-        mock.patch.object(shard_command, "facts_of", lambda *_, **__: ({"items": ITEMS, "identity": {}}, None)),
+        mock.patch.object(shard_command, "facts_of", lambda *_, **__: {"items": ITEMS, "identity": {}}),
         contextlib.redirect_stdout(io.StringIO()),
     ):
         yield

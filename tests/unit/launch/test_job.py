@@ -261,7 +261,7 @@ class JobTest(InAFolder):
             ["--seed", "0"],
             {},
             {"items": 10, "identity": {}},
-            None,
+            self.folder / "no list",
         )
         for cut_off in (False, True):
             lock = OutputLock(str(output), "the-run")
@@ -281,6 +281,36 @@ class JobTest(InAFolder):
             self.assertEqual(0, begin(), "it needs no lock")
             lock.close()
         self.assertEqual(2, printed.getvalue().count("exists already"))
+
+    def test_a_killed_init_is_repeated_for_its_index(self):
+        """A kill between its two files leaves no index. Without room for it the job begins, with a warning."""
+        job = self.job("indexed")
+        really = os.replace
+        killed = mock.Mock(side_effect=lambda *files: really(*files) if killed.call_count == 1 else self.kill())
+        full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+        for replace, content in ((killed, "first"), (full, "second"), (really, "third")):
+            with contextlib.redirect_stderr(io.StringIO()) as printed, mock.patch.object(os, "replace", replace):
+                with job_command.place_of_a_list(job.folder) as listing:
+                    for end in ("items", "index", "index.new"):
+                        listing.with_name(f"{listing.name}.{end}").write_text(content)
+                    with contextlib.suppress(KeyboardInterrupt):
+                        job_command.keep_index(listing, job)
+            found = {path.name: path.read_text() for path in job.folder.iterdir() if "input" in path.name}
+            self.assertEqual(
+                {"input.items": "third", "input.index": "third"} if replace is really else {"input.items": "first"},
+                found,
+            )
+            self.assertEqual(replace is full, "No space left on device. Each shard" in printed.getvalue())
+
+    def test_a_file_beside_a_list_that_stays_does_not_keep_the_others(self):
+        with mock.patch.object(pathlib.Path, "unlink", side_effect=[PermissionError, None]) as unlink:
+            with job_command.place_of_a_list(self.folder) as listing:
+                for end in ("items", "index"):
+                    listing.with_name(f"{listing.name}.{end}").touch()
+        self.assertEqual(2, unlink.call_count)
+
+    def kill(self):
+        raise KeyboardInterrupt
 
     def test_two_processes_may_remove_the_same_folders(self):
         job, remove = self.job(), os.unlink
@@ -360,7 +390,7 @@ class JobTest(InAFolder):
             job_files.replace(job.folder / "summary.json", {"job": job.id})
             shutil.rmtree(job.output)  # moved away
             job.place(0).mkdir(parents=True)
-            return {"items": 10, "identity": job.facts["identity"]}, None
+            return {"items": 10, "identity": job.facts["identity"]}
 
         with (
             contextlib.redirect_stdout(io.StringIO()),
@@ -384,7 +414,7 @@ class JobTest(InAFolder):
             contextlib.redirect_stdout(io.StringIO()),
             mock.patch.object(shard_command, "settings_of", lambda *_: config or {}),
             mock.patch.object(
-                shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)
+                shard_command, "facts_of", lambda *_, **__: {"items": 10, "identity": job.facts["identity"]}
             ),
             mock.patch.object(shard_command, "run", lambda *_: (ended_with, self.folder)),
         ):
@@ -510,7 +540,7 @@ class JobTest(InAFolder):
                 mock.patch.object(shard_command, "settings_of", lambda *_, config=config: config),
                 mock.patch.object(shard_command, "run", run),
                 mock.patch.object(
-                    shard_command, "facts_of", lambda *_, **__: ({"items": 10, "identity": job.facts["identity"]}, None)
+                    shard_command, "facts_of", lambda *_, **__: {"items": 10, "identity": job.facts["identity"]}
                 ),
                 mock.patch.object(Job, "found", return_value=job),
                 mock.patch.object(shard_command, "build_of", return_value=""),

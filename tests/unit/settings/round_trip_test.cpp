@@ -52,6 +52,7 @@ RunConfig any_config() {
     config.source = any_word({"auto", "images", "synthetic", "text"});
     config.input = any_path();
     config.input_list = any_path();
+    config.input_index = any_path();
     config.tokenizer = any_path();
     config.id_column = any_word({"id", "key"});
     config.text_column = any_word({"text", "body"});

@@ -137,6 +137,7 @@ const BadValue kBadValues[] = {
     {"output", "\xfe", "a path"},
     {"samples-folder", "\xfe", "a path"},
     {"input-list", "\xfe", "the path of a list that a job made"},
+    {"input-index", "\xfe", "the path of an index that a job made"},
     {"sink", "a\xff", "postgres://"},
     {"sink-table", "My Table", "lower-case letters"},
     {"index", "ivf", "none, hnsw"},

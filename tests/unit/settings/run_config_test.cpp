@@ -227,7 +227,8 @@ TEST_F(Parsing, HelpNamesEveryFlagAndEndsParsing) {
         if (!is_listed) of_the_launcher.insert(setting.flag);
         groups.insert(setting.group);
     }
-    EXPECT_EQ(of_the_launcher, (std::set<std::string>{"input-list", "lifeline-fd", "samples-folder", "turn"}));
+    EXPECT_EQ(of_the_launcher,
+              (std::set<std::string>{"input-index", "input-list", "lifeline-fd", "samples-folder", "turn"}));
     for (const std::string& group : groups) EXPECT_THAT(help, HasSubstr("\n" + group + ":\n"));
 }
 
