@@ -51,6 +51,7 @@ TWINS = {
         "if (entries.back().item == item)",
     ),
     "input-list": ("common/app/images/item_keys.cpp", "if (!parts.empty()) parts.pop_back();", "parts.pop_back();"),
+    "list-index": ("common/app/images/list_index.cpp", "index.parts.back().offset > index.list_bytes || ", ""),
     "tar": ("common/app/images/tar_index.cpp", "length > records.size() || ", ""),
     "npy": (
         "producer/runner/sources/npy_file.cpp",
