@@ -71,10 +71,12 @@ class LLM:
     def __init__(self, name, speculative_config, kv_transfer_config):
         assert kv_transfer_config["kv_connector_module_path"] == "offramp.vllm"
         self.engine = Engine(kv_transfer_config["kv_connector_extra_config"])
+        self.llm_engine = types.SimpleNamespace(engine_core=self)
     def generate(self, prompts, sampling):
         for number, prompt in enumerate(prompts):
             self.engine.run([len(prompt)], first=number)
             yield types.SimpleNamespace(prompt=prompt, kv_transfer_params={{"handle": f"cmpl-{{number}}_x"}})
+    def shutdown(self, timeout):
         self.engine.end()
 """
 # A model of two classes: where the mean over channels is above 0.5.

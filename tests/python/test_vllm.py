@@ -11,7 +11,9 @@ import inspect
 import itertools
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 import types
@@ -21,10 +23,11 @@ from types import SimpleNamespace as Fields
 
 import offramp
 from loops import results
-from world import World, needs_numpy, wait_for
+from world import ROOT, World, needs_numpy, wait_for
 
 import vllm_stubs as stubs
 
+PACKAGES = all(map(importlib.util.find_spec, ("vllm", "transformers", "hs_connectors")))  # before the stubs
 if importlib.util.find_spec("torch") and importlib.util.find_spec("safetensors"):
     import torch
     from safetensors.torch import load, load_file
@@ -61,6 +64,17 @@ def save(slab):
             raise ValueError("three tokens")
         yield sample, ".bin", states.tobytes()
 """
+# engine_states.py with a small cache: LLM() takes most of a CPU's memory otherwise.
+RECIPE = """
+import functools, runpy, sys
+if __name__ == "__main__":
+    import vllm
+    vllm.LLM = functools.partial(vllm.LLM, max_model_len=256, kv_cache_memory_bytes=64 << 20, enforce_eager=True)
+    sys.argv = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+MODEL = "import sys, vllm_engine; vllm_engine.save_model(sys.argv[1], layers=12)"
+LONGER_THAN_VLLM_WAITS = 8  # seconds
 UNUSABLE = "def save(slab):\n    raise SystemExit('cannot start')\n"
 
 
@@ -356,6 +370,71 @@ class Speculators(World):
         with self.assertRaisesRegex(TimeoutError, r"k\.safetensors did not appear within 0\.01 s"):
             transfer.get_generated({"handle": "k", "output": "/elsewhere"})
         transfer.delete("k")
+
+
+@unittest.skipUnless(torch and PACKAGES, "skipped: no vLLM, Transformers or hs-connectors")
+class RealEngine(World):
+    """vLLM's own engine, in other processes: this one has the stubs."""
+
+    def run_python(self, *words):
+        tests = str(ROOT / "tests" / "python")
+        paths = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), tests])
+        with open(self.folder / "log", "a+") as log:
+            done = subprocess.run(
+                [sys.executable, *map(str, words)],
+                env={**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                timeout=400,
+            )
+            log.seek(0)
+            self.assertEqual(0, done.returncode, log.read())
+        return done.stdout
+
+    def test_states_equal_those_of_transformers(self):
+        """Chunked prefill, shared prefixes, preemption, output tokens, an aborted request and a trainer."""
+        self.run_python(ROOT / "tests" / "python" / "vllm_engine.py", self.folder)
+        seen = json.loads((self.folder / "seen.json").read_text())
+        self.assertTrue(seen["preempted"] and seen["cached"], seen)
+        made = {name.partition(".")[0]: load(data) for name, data in results(self.folder / "out").items()}
+        self.assertNotIn(seen["read"], made)
+        made[seen["read"]] = load_file(self.folder / "read.safetensors")
+        expected = {path.stem: load_file(path) for path in (self.folder / "expected").iterdir()}
+        [aborted] = set(made) - set(expected)
+        computed = len(made[aborted]["token_ids"])
+        whole = load_file(self.folder / "aborted.safetensors")
+        self.assertTrue(0 < computed < len(whole["token_ids"]), computed)
+        expected[aborted] = {name: tensor[:computed] for name, tensor in whole.items()}
+        self.assertEqual(set(expected), set(made))
+        for key, tensors in expected.items():
+            with self.subTest(key):
+                self.assertEqual({"hidden_states", "token_ids"}, set(made[key]))
+                self.assertTrue(torch.equal(tensors["token_ids"], made[key]["token_ids"]))
+                scale = tensors["hidden_states"].abs().max().item()
+                torch.testing.assert_close(
+                    made[key]["hidden_states"], tensors["hidden_states"], rtol=0, atol=1e-4 * scale
+                )
+
+    def test_the_recipe_waits_for_slow_consumers(self):
+        source = (ROOT / "tests" / "examples" / "programs" / "engine_states.py").read_text()
+        program = self.folder / "engine_states.py"
+        program.write_text(
+            source.replace(
+                "def save(slab):\n", f"def save(slab):\n    __import__('time').sleep({LONGER_THAN_VLLM_WAITS})\n"
+            )
+        )
+        self.assertNotEqual(source, program.read_text())
+        (self.folder / "prompts.txt").write_text("w1 w2 w3\nw4\n" + "w5 " * 200)
+        (self.folder / "recipe.py").write_text(RECIPE)
+        self.run_python("-c", MODEL, self.folder / "model")
+        output = self.folder / "out"
+        lines = self.run_python(
+            self.folder / "recipe.py", program, self.folder / "model", self.folder / "prompts.txt", output
+        )
+        handles = re.findall(r"^(\S+) w[145] ?", lines, re.MULTILINE)  # vLLM's log is there too
+        self.assertEqual(3, len(handles), lines)
+        self.assertEqual({f"{handle}.npy" for handle in handles}, set(results(output)))
 
 
 @unittest.skipUnless(torch and stubs.SOURCE, "skipped: no sources of vLLM (OFFRAMP_TEST_VLLM_SOURCE)")

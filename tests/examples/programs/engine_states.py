@@ -26,3 +26,4 @@ if __name__ == "__main__":
     llm = LLM(name, speculative_config=speculative, kv_transfer_config=connector)
     for answer in llm.generate(open(prompts).read().splitlines(), SamplingParams(max_tokens=1)):
         print(answer.kv_transfer_params["handle"], answer.prompt[:60])
+    llm.llm_engine.engine_core.shutdown(timeout=600)  # waits for consumers
