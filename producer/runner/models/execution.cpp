@@ -8,6 +8,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <memory>
 #include <new>
 
@@ -111,6 +114,30 @@ bool device_is_broken(std::size_t& free_bytes, std::size_t& total_bytes) {
     (void)cudaGetLastError();
     return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
 }
+
+constexpr const char* kStartAgain = "Start again; if it recurs, look for Xid lines in the kernel's log";
+std::terminate_handler before_ours = nullptr;
+
+// A compiled model's destructors throw if the GPU is lost, which terminates the process: with the GPU's exit code,
+// then.
+[[noreturn]] void end_process() {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    if (!device_is_broken(free_bytes, total_bytes)) {
+        before_ours();
+        std::abort();
+    }
+    std::string reason;
+    try {
+        if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+    } catch (const std::exception& error) {
+        reason = ": " + first_line(error.what());
+    } catch (...) {
+    }
+    // not spdlog, whose library of formats is not LibTorch's
+    std::fprintf(stderr, "the GPU's context is lost%s. %s\n", reason.c_str(), kStartAgain);
+    std::_Exit(to_int(ErrorKind::DeviceBroken));
+}
 #endif
 
 // Whether CUDA or one of its libraries reports the error: it may be about earlier work.
@@ -173,6 +200,9 @@ Execution::Execution(const ModelOptions& options) : options_(options) {
     if (options.precision == "bf16") compute_type_ = at::kBFloat16;
     if (options.memory_format == "channels-last") memory_format_ = at::MemoryFormat::ChannelsLast;
     set_switches(options);
+#ifdef OFFRAMP_TORCH_HAS_CUDA
+    if (on_cuda() && before_ours == nullptr) before_ours = std::set_terminate(end_process);
+#endif
     start_threads();
 }
 
@@ -230,8 +260,7 @@ void Execution::require_device([[maybe_unused]] const std::string& whole_text) c
     std::size_t total_bytes = 0;
     if (device_is_broken(free_bytes, total_bytes))
         throw Error(ErrorKind::DeviceBroken,
-                    subject() + " failed and its GPU's context is lost: " + cause_in(whole_text),
-                    "Start again; if it recurs, look for Xid lines in the kernel's log");
+                    subject() + " failed and its GPU's context is lost: " + cause_in(whole_text), kStartAgain);
     if (whole_text.find("out of memory") != std::string::npos)
         throw Error(ErrorKind::DeviceOutOfMemory,
                     subject() + " does not fit on the GPU: needed " + amount_asked_for(whole_text) + " more, free " +

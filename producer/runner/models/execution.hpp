@@ -32,9 +32,9 @@ std::optional<DType> dtype_of(at::ScalarType type);
 // Where and how a model computes: device, stream, precision, memory format. Every model of the module holds one and
 // does all its work with LibTorch inside in(), so that no LibTorch exception and no work on another stream leaves the
 // module. Owns no CUDA objects: the stream is the caller's. Thread: one at a time. The constructor sets LibTorch's
-// process-wide switches (TF32, cuDNN's choice of kernels, deterministic algorithms): a process runs one model. Errors:
-// ConfigError for a precision or memory format that is unknown or not possible on the device (Usage), or a device that
-// LibTorch cannot use (DeviceUnsupported).
+// process-wide switches (TF32, cuDNN's choice of kernels, deterministic algorithms), and on a GPU its terminate
+// handler: a process runs one model. Errors: ConfigError for a precision or memory format that is unknown or not
+// possible on the device (Usage), or a device that LibTorch cannot use (DeviceUnsupported).
 class Execution {
   public:
     explicit Execution(const ModelOptions& options);
