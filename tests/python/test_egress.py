@@ -345,6 +345,40 @@ class Batches(Egresses):
         self.assertEqual("abandoned", json.loads((self.run_dir / "status.json").read_text())["state"])
         self.assertEqual([], [thread.name for thread in threading.enumerate() if thread.name.startswith("offramp")])
 
+    def test_an_exception_prints_how_much_it_abandons(self):
+        printed = self.abandoning("raise KeyboardInterrupt")
+        self.assertRegex(
+            printed, r"(?m)^offramp: an exception left the block: 8 of 8 submitted samples were abandoned$"
+        )
+        printed = self.abandoning("raise KeyboardInterrupt", ", resume=True")
+        self.assertRegex(printed, r"(?m)8 submitted samples .*start again with resume=True and pending\(\)$")
+        self.assertNotIn("abandoned", self.abandoning("egress.close()"))
+
+    def abandoning(self, ending, more=""):
+        program = f"""
+            import sys, numpy, offramp
+            with offramp.Egress(sys.argv[1], slabs=2, samples_per_slab=4{more}) as egress:
+                for batch in range(2):
+                    egress.submit(numpy.zeros((4, 10), "float32"))
+                {ending}
+        """
+        folder = self.folder / f"run{ending.partition(' ')[0]}{len(more)}"
+        return self.python(program, folder).communicate(timeout=WATCHDOG_SECONDS)[1].decode()
+
+    def test_a_block_without_a_batch_warns(self):
+        import numpy
+
+        with self.assertWarnsRegex(RuntimeWarning, "^no batch was submitted") as seen:
+            with offramp.Egress(self.run_dir):
+                pass
+        self.assertEqual(__file__, seen.filename)
+        reader = self.reader()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with offramp.Egress(self.run_dir) as egress:
+                egress.submit(numpy.zeros((4, 10), "float32"))
+        self.seen_by(reader)
+
     def test_interrupted_opening_leaves_no_memory(self):
         import numpy
 

@@ -8,6 +8,8 @@ from offramp import _abi, _validate
 from offramp._arrays import Outputs
 from offramp._errors import BadArgument
 from offramp._keys import EXAMPLE
+from offramp._order import Layout
+from offramp._remedies import of_another_shape
 from offramp._run import Watch
 
 
@@ -70,3 +72,18 @@ def owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> li
     if memories:
         owners.append(Watch(memories, keys, first))
     return owners
+
+
+def require_fit(given: Sequence[Outputs], device: str | None, layouts: Sequence[Layout]) -> None:
+    """`device`, `layouts`: the run's, if known. Errors: BadArgument."""
+    if device not in (None, given[0].device):
+        raise BadArgument(
+            f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run"
+        )
+    for at, (layout, each) in enumerate(zip(layouts, given)):
+        if each.dtype != layout.dtype:
+            raise BadArgument(
+                f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run"
+            )
+        if each.shape[1:] != layout.shape[1:]:
+            raise BadArgument(of_another_shape(layouts, given, at))

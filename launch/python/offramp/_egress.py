@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _validate
-from offramp._batch import Submission, has_entries, items_of, owners_of, require_one_batch
+from offramp._batch import Submission, has_entries, items_of, owners_of, require_fit, require_one_batch
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
@@ -36,6 +36,7 @@ from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
 from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
+from offramp._leaving import report_abandoned, warn_of_no_batch
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._options import (
@@ -48,7 +49,7 @@ from offramp._options import (
     require_complete,
 )
 from offramp._order import Layout
-from offramp._remedies import of_another_shape, of_other_tensors, of_tuple
+from offramp._remedies import of_other_tensors, of_tuple
 from offramp._run import Stats, Run
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 from offramp._threads import is_within
@@ -106,9 +107,9 @@ class Egress:
     A function that never returns can block drain() forever. drain() then issues a RuntimeWarning; `kill_stalled=True`
     prevents this. A function that is only slow should call slab.progress().
 
-    Leaving the context drains the run. Leaving it by an exception abandons unfinished work. An Egress that is
-    garbage-collected, or alive at program exit, without drain() or close() also abandons unfinished work, with a
-    ForgottenWarning.
+    Leaving the context drains the run. Leaving it by an exception abandons unfinished work, and prints how much it was.
+    A RuntimeWarning says if no batch was submitted. An Egress that is garbage-collected, or alive at program exit,
+    without drain() or close() also abandons unfinished work, with a ForgottenWarning.
 
     Owns: the run, the library's threads, its own threads and the consumers that it starts. Thread: any; calls are
     serialized. Blocks: submit() while all slabs are full; drain(). In a forked child every call raises WrongProcess:
@@ -587,13 +588,21 @@ class Egress:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._pid != os.getpid():
+        if self._pid != os.getpid() or self._closed:
+            self.close()
             return
         try:
-            if (kind is None or kind is Stopped and self._cut_short) and not self._closed:
+            if kind is None or kind is Stopped and self._cut_short:
                 self.drain()
+                self._warn_of_no_batch()
         finally:
             self.close()
+            if self._run is not None:
+                report_abandoned(self._run.stats(), self._checkpoint is not None and self._launched is None)
+
+    def _warn_of_no_batch(self) -> None:
+        if self.stats().batches_submitted == 0 and (self._checkpoint is None or not self._checkpoint.earlier.list()):
+            warn_of_no_batch()
 
     def __del__(self) -> None:
         _close_forgotten(self)
@@ -695,23 +704,8 @@ class Egress:
         require_one_batch(names, given)
         if keys is not None:
             require_one_key_each(keys, given[0].rows)
-        self._require_fit(given)
+        require_fit(given, self._device if self._opening is None else self._opening.device, self._layout or ())
         return given, batch_cache_of(tensors, given)
-
-    def _require_fit(self, given: list[Outputs]) -> None:
-        device = self._device if self._opening is None else self._opening.device
-        if device not in (None, given[0].device):
-            raise BadArgument(
-                f"the batch is on the device '{given[0].device}'; the run is for '{device}'. Submit tensors on that device, or open another run"
-            )
-        layouts = self._layout or ()
-        for at, (layout, each) in enumerate(zip(layouts, given)):
-            if each.dtype != layout.dtype:
-                raise BadArgument(
-                    f"'{layout.name}' has elements of type {each.dtype}; the run has {layout.dtype}. Convert them, or open another run"
-                )
-            if each.shape[1:] != layout.shape[1:]:
-                raise BadArgument(of_another_shape(layouts, given, at))
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()

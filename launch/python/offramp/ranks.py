@@ -345,6 +345,9 @@ class PartEgress(Egress):
             metadata = self._placed(metadata)
         super().submit(outputs, texts, None, stream, copy, metadata)
 
+    def _warn_of_no_batch(self) -> None:
+        """A part may have none."""
+
     def _placed(self, metadata: Iterable[Mapping[str, object] | None] | None) -> Sequence[Mapping[str, object] | None]:
         """The metadata. Errors: BadArgument without a place in the array: items of a rank begin at 2**32."""
         given: Any = () if metadata is None else _validate.one_per_sample("metadata", metadata, "[{'index': 0}]")

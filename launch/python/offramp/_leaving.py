@@ -1,0 +1,29 @@
+"""Messages for a loop that leaves the context of an Egress."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from offramp._run import Stats, level_of_the_caller
+
+
+def report_abandoned(stats: Stats, is_resumable: bool) -> None:
+    """Prints how many submitted samples an exception has abandoned, if any."""
+    finished = stats.samples_completed + stats.samples_dropped + stats.samples_dead_lettered
+    abandoned = stats.samples_submitted - finished
+    if abandoned > 0:
+        remedy = ". To process them, start again with resume=True and pending()" if is_resumable else ""
+        print(
+            f"offramp: an exception left the block: {abandoned} of {stats.samples_submitted} submitted samples were abandoned{remedy}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def warn_of_no_batch() -> None:
+    warnings.warn(
+        "no batch was submitted, so there are no results. Check that the loop has batches",
+        RuntimeWarning,
+        stacklevel=level_of_the_caller(),
+    )
