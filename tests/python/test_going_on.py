@@ -281,6 +281,20 @@ class Pending(unittest.TestCase):
             with self.subTest(batches), self.assertRaisesRegex(offramp.BadArgument, text):
                 self.skipped(*batches)
 
+    def test_a_key_between_finished_ones_is_named(self):
+        for name in ("a.nii.gz", "c.nii.gz"):
+            pathlib.Path(self.folder, name).touch()
+        self.note((0, 1, b"a\0"), (1, 1, b"c\0"))
+        with self.assertRaisesRegex(offramp.BadArgument, r"other keys: the loop now gives 'b', which has no result\. "):
+            self.skipped((0, 1, b"a\0"), (1, 1, b"b\0"))
+        pathlib.Path(self.folder, "b.nii.gz").touch()  # all keys have results
+        with self.assertRaisesRegex(offramp.BadArgument, r"they had other keys\. "):
+            self.skipped((0, 1, b"a\0"), (1, 1, b"b\0"))
+        for name in "abc":
+            pathlib.Path(self.folder, f"{name}.nii.gz").unlink()
+        with self.assertRaisesRegex(offramp.BadArgument, r"they had other keys\. "):
+            self.skipped((0, 1, b"a\0"), (1, 1, b"b\0"))
+
     def test_a_batch_is_done_once_all_its_items_are(self):
         checkpoint = self.checkpoint(False)
         checkpoint.submitted(0, 4, b"a")

@@ -35,6 +35,7 @@ VERSION = 1
 LEAST_TO_REWRITE = 1 << 20
 MODULUS = 1 << 64
 SIZES = ("slab_bytes", "metadata_bytes")  # options of the Egress, which a resumed one keeps
+MOST_KEY_BYTES = 1 << 24  # of one range, remembered for a message
 MOST_RANGES = 1 << 16  # of finished items: each dropped batch leaves a gap
 Tensor = list[Any]  # its name, type and shape
 _failpoint_hook: Any = getattr(ctypes.CDLL(None), "offramp_failpoint_reached", None)
@@ -451,9 +452,10 @@ class Comparison:
     """Checks that skipped batches have the keys of the earlier run. Borrows: the checkpoint."""
 
     def __init__(self, checkpoint: Checkpoint):
-        self._path, self._earlier = checkpoint.path, checkpoint.earlier
+        self._path, self._folder, self._earlier = checkpoint.path, checkpoint.folder, checkpoint.earlier
         self._range: Done | None = None
         self._hash = 0
+        self._keys = bytearray()  # of the range, while they fit
 
     def skips(self, first: int, samples: int, keys: bytes | None) -> bool:
         """Whether the batch is done. Call it for batches in order. Errors: BadArgument."""
@@ -467,13 +469,28 @@ class Comparison:
                 f"{self._remedy()}"
             )
         if begins:
-            self._range, self._hash = around, 0
+            self._range, self._hash, self._keys = around, 0, bytearray()
+        if keys is not None and len(self._keys) + len(keys) <= MOST_KEY_BYTES:
+            self._keys += keys
         self._hash = (self._hash + hash_of(first, keys or b"")) % MODULUS
         if first + samples == around.end and self._hash != around.hash:
             raise BadArgument(
-                f"the batches of items {around.begin} to {around.end - 1} are done, and they had other keys. {self._remedy()}"
+                f"the batches of items {around.begin} to {around.end - 1} are done, and they had other keys{self._first_new_key()}. {self._remedy()}"
             )
         return True
+
+    def _first_new_key(self) -> str:
+        """Names the first key without a result, if others have one. The checkpoint knows only a hash of the keys."""
+        found: dict[str, set[str]] = {}
+        new = []
+        keys = self._keys.decode(errors="surrogateescape").split("\0")[:-1]
+        for key in keys:
+            inside, _, name = key.rpartition("/")
+            if inside not in found:
+                found[inside] = names_in(os.path.join(self._folder, inside))
+            if name not in found[inside]:
+                new.append(key)
+        return f": the loop now gives '{new[0]}', which has no result" if 0 < len(new) < len(keys) else ""
 
     def finish(self, items: int) -> None:
         """Call it after the last batch. Errors: BadArgument."""
@@ -485,9 +502,22 @@ class Comparison:
 
     def _remedy(self) -> str:
         return (
-            "Give the earlier run's batches in the same order (shuffle=False, the same batch size), and new ones after them; or start over "
-            f"with another output: {self._path} lists what is done"
+            "Give the earlier run's batches in the same order (shuffle=False, the same batch size), and new ones after them. To add files in "
+            "between, leave out pending(), and submit only keys whose result does not exist. Or start over with another output: "
+            f"{self._path} lists what is done"
         )
+
+
+def names_in(folder: str) -> set[str]:
+    """The names of the folder's files, with and without each of their endings."""
+    with contextlib.suppress(OSError):
+        return {
+            name[:end]
+            for name in os.listdir(folder)
+            for end in range(1, len(name) + 1)
+            if name[end : end + 1] in ("", ".")
+        }
+    return set()
 
 
 def describe(tensor: Tensor) -> str:
