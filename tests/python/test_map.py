@@ -1,6 +1,7 @@
 """offramp.map(): a loop over a loader as one call, with real consumers."""
 
 import importlib.util
+import json
 import unittest
 import warnings
 
@@ -98,6 +99,16 @@ class Maps(Egresses):
             self.assertEqual([(2, [])] if number == 0 else [(0, ["ids", "mask"])] if number == 1 else [(1, [])], calls)
             self.assertEqual({key: [1, 1] for key in (keys if number < 3 else "01")}, self.results())
 
+    def test_metadata_is_a_function_of_the_batch(self):
+        post = self.folder / "post.py"
+        post.write_text("def save(slab):\n    for sample, _ in slab:\n        yield sample, sample.metadata\n")
+        offramp.map(
+            self.batches, self.model, f"{post}:save", output=self.output, consumers=1,
+            metadata=lambda batch: [{"at": key} for key in batch[0]],
+        )  # fmt: skip
+        records = map(json.loads, (self.output / "records.jsonl").read_text().splitlines())
+        self.assertEqual({key: key for keys, _ in self.batches for key in keys}, {r["key"]: r["at"] for r in records})
+
     def test_a_part_is_selected_by_name_or_index(self):
         import torch
 
@@ -155,6 +166,7 @@ class Maps(Egresses):
             ({"model": 5}, "Give a module or a function"),
             ({"keys": "key"}, "keys is 'key'. Give a function"),
             ({"inputs": 1}, "inputs is 1. Give a function"),
+            ({"metadata": [{}]}, "metadata is .{}.. Give a function"),
             ({"progress": "yes"}, "progress is 'yes'. Give True or False"),
             ({"batches": [{"image": 1}]}, "not a tuple .keys, inputs.. Pass keys= and inputs="),
             ({"batches": [(["a"],)]}, "not a tuple .keys, inputs.. Pass keys= and inputs="),

@@ -28,6 +28,7 @@ def map(
     output: str | os.PathLike[str] | None = None,
     keys: Callable[[Any], Iterable[Key] | int] | None = None,
     inputs: Callable[[Any], object] | None = None,
+    metadata: Callable[[Any], Iterable[Mapping[str, object] | None]] | None = None,
     select: Select = None,
     device: object = None,
     copy: bool | None = None,
@@ -49,7 +50,7 @@ def map(
 
     `batches`: (keys, inputs) each; the keys as in Egress.submit(), one per sample. `keys`, `inputs`: functions that
     return those of other batches. `keys` may return the number of samples instead. Default of `inputs`: the elements
-    after the keys; with `keys`, the whole batch.
+    after the keys; with `keys`, the whole batch. `metadata`: such a function that returns each sample's metadata.
 
     `model`: a module or any function, such as a prediction step. It is called in PyTorch's inference mode: with the
     inputs, with a tuple's elements as arguments, or with a mapping's as keyword arguments. `device`: where tensors in
@@ -66,7 +67,7 @@ def map(
     """
     if not callable(model):
         raise BadArgument(f"the model is of type {type(model).__qualname__}. Give a module or a function")
-    for name, function in (("keys", keys), ("inputs", inputs)):
+    for name, function in (("keys", keys), ("inputs", inputs), ("metadata", metadata)):
         if function is not None and not callable(function):
             raise BadArgument(
                 f"{name} is {function!r:.80}. Give a function of a batch, such as lambda batch: batch['key']"
@@ -76,10 +77,12 @@ def map(
     torch = sys.modules.get("torch")
     parts = _parts_with(keys, inputs)
     with Egress(output=output, processor=processor, **options) as egress, _shown(batches, progress) as shown:
-        for batch_keys, given in egress.pending((parts(batch) for batch in shown), keys=lambda batch: batch[0]):
+        given_parts = ((*parts(batch), batch) for batch in shown)
+        for batch_keys, given, batch in egress.pending(given_parts, keys=lambda parts: parts[0]):
             with contextlib.nullcontext() if torch is None else torch.inference_mode():
                 outputs = selected(_called(model, given if device is None else _moved(given, device)), select)
-            egress.submit(outputs, None if isinstance(batch_keys, int) else batch_keys, copy=copy)
+            texts = None if isinstance(batch_keys, int) else batch_keys
+            egress.submit(outputs, texts, copy=copy, metadata=None if metadata is None else metadata(batch))
     return egress.stats()
 
 
