@@ -194,13 +194,19 @@ def retry_outcome(incident, ended, output):
 
 
 def reason_of(incident):
-    """Why it failed, in one line: its first failed sample, error and code location; else the producer's reason."""
+    """Why it failed, in one line: its first failed sample, or all, with the error and its code location."""
     first = next((sample for sample in left_of(incident) if sample.get("why")), None)
     if first is not None:
         return f"sample '{first.get('key')}' failed: {error_in(first['why'])}"
     why = next((delivery["why"] for delivery in reversed(incident.get("deliveries") or []) if delivery.get("why")), "")
     place = place_in(why)
-    return f"{incident.get('reason')}" + (f" ({place})" if place else "")
+    return f"{samples_of(incident)}{incident.get('reason')}" + (f" ({place})" if place else "")
+
+
+def samples_of(incident):
+    """Its samples without results: "samples 'a' to 'd': "; "" if there are none."""
+    keys = [f"'{sample['key']}'" for sample in left_of(incident) if sample.get("key")]
+    return "" if not keys else f"sample {keys[0]}: " if len(keys) == 1 else f"samples {keys[0]} to {keys[-1]}: "
 
 
 def error_in(why):

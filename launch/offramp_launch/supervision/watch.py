@@ -10,6 +10,8 @@ from offramp_launch.arguments import count
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
+from offramp_launch.failure import reasons_in
+from offramp_launch.retries import error_in
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, bounds_of
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
@@ -176,10 +178,11 @@ class Watch(ProcessLoop):
             and not self._groups
             and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0)
         ):
-            why = ((self._status.get("last_failure") or "").strip() or "its consumer gave no reason").splitlines()
+            why = error_in((self._status.get("last_failure") or "").strip() or "its consumer gave no reason")
             how = f"{FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between"
             logs = f"The consumers' logs have the details: {self._plan.run_dir.logs}"
-            self.fail(LaunchError(f"slabs failed {how}; the last: {why[-1]}", logs, ExitCode.DEAD_LETTERS))
+            first = next((f"; the first dead letter: {each}" for each in reasons_in(self._plan.run_dir.path)), "")
+            self.fail(LaunchError(f"slabs failed {how}; the last: {why}{first}", logs, ExitCode.DEAD_LETTERS))
 
     # -- the run, as the slots see it -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import math
 import re
 
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.retries import error_in
 from offramp_launch.progress import BUSY, ENDS, LOSSES, seconds_left, settled
 from offramp_launch.supervision.group_status import drops, unfinished
 from offramp_launch.watching.timestamps import age_of, seconds_of
@@ -356,7 +357,7 @@ def faults(document):
         for death in reversed((document.get("deaths") or [])[-LISTED_DEATHS:])
     ]
     if (status.get("last_failure") or "").strip():
-        found.append(("last", status["last_failure"].strip().split("\n")[-1], False))
+        found.append(("last", error_in(status["last_failure"]), False))
     lost = [worker for worker in status.get("workers") or [] if worker.get("why_lost")]
     return found + [(worker["name"], f"given up: {worker['why_lost']}", False) for worker in lost]
 

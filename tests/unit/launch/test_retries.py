@@ -98,6 +98,12 @@ class RetriesTest(InFolder):
         self.assertEqual("ValueError: odd (core.py:5)", retries.error_in(package))
         self.assertEqual("out of memory", retries.error_in("out of memory"))
 
+    def test_samples_that_were_not_retried_are_named(self):
+        for samples, named in ((1, "sample 's0': "), (3, "samples 's0' to 's2': "), (0, "")):
+            self.assertEqual(
+                f"{named}it failed 3 times: ValueError: odd (post.py:4)", retries.reason_of(incident(samples))
+            )
+
     def test_a_sample_that_kills_the_program_fails_alone(self):
         report = incident(2)
         status, program = self.process(
