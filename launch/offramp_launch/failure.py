@@ -50,12 +50,14 @@ def merge_failure(why, run_dir):
 def dead_letters_failure(samples, *run_dirs):
     """`samples`: their number. Gives the reason of the first dead letter found."""
     reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
-    command = places.here().command  # summary.json and the page have this text too, not only the guarded streams
+    command = places.here().continue_command_line()  # summary.json and the page have this text, too
     return (
         f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed"
         + (f": {reason}" if reason else "")
         + "\n    Inspect them: "
         + ", ".join(f"{command} dead-letters list --run-dir {each}" for each in run_dirs)
+        + "\n    Fix the processor, then: "
+        + ", ".join(f"{command} dead-letters retry --all --run-dir {each}" for each in run_dirs)
     )
 
 

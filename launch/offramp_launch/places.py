@@ -23,12 +23,19 @@ def here():
 
 class Places:
     is_installed = False
-    command = "./launch/offramp"  # as it is typed
     _runs = None  # replaces the usual folder of runs
 
     def __init__(self, root=None, build=None):
         self.root = pathlib.Path(root or pathlib.Path(__file__).resolve().parents[2])
         self.build = pathlib.Path(build or os.environ.get("OFFRAMP_BUILD_DIR") or self.root / "build").absolute()
+
+    @property
+    def command(self):
+        """As it is typed in the current folder."""
+        with contextlib.suppress(OSError):  # the folder was removed
+            if os.path.samefile(self.root, os.getcwd()):
+                return "./launch/offramp"
+        return self.continue_command_line()
 
     launch = property(lambda self: self.root / "launch")
     venv = property(lambda self: self.build / "venv")

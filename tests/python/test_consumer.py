@@ -16,7 +16,7 @@ import warnings
 import offramp
 from offramp import _abi, _consumer
 from offramp._memory import Mappings
-from world import World, needs_numpy, wait_for
+from world import ROOT, World, needs_numpy, wait_for
 
 # Batches of 8 samples; sample r of batch b has the values b * 1000 + r, as uint16 beside its index.
 PRODUCER = """
@@ -236,7 +236,7 @@ class Consumers(World):
         self.read_line(producer)
         self.assertEqual(
             "84 8 samples were dead-lettered, since post-processing failed: samples 'b1/r0' to 'b1/r7': a consumer rejected it: never. "
-            f"Inspect them: offramp dead-letters list --run-dir {self.run_dir}\n16 8\n",
+            f"Inspect them: {ROOT}/launch/offramp dead-letters list --run-dir {self.run_dir}\n16 8\n",
             self.end(producer),
         )
 

@@ -149,7 +149,7 @@ class OwnConsumers(Loops):
                 self.assertRegex(
                     self.end(loop, 1).splitlines()[-1],
                     rf"ConsumersFailed: 1 sample was dead-lettered, since post-processing failed: sample 'k1': {reason}\. "
-                    rf"Inspect them: offramp dead-letters list --run-dir {run_dir}$",
+                    rf"Inspect them: {ROOT}/launch/offramp dead-letters list --run-dir {run_dir}$",
                 )
 
     def test_a_bad_sample_does_not_affect_its_neighbours(self):

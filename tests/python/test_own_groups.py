@@ -231,7 +231,7 @@ class OwnGroups(Loops):
         self.assertRegex(
             printed.splitlines()[-1],
             rf"ConsumersFailed: 1 sample was dead-lettered.*sample 'b002-1' failed: ValueError: one odd sample "
-            rf"\(show\.py:4\)\. Inspect them: .*dead-letters list --run-dir {re.escape(str(folder))} ",
+            rf"\(show\.py:4\)\. Inspect them: .*dead-letters list --run-dir {re.escape(str(folder))}\. Fix the processor, then: ",
         )
         self.assert_whole("show")
         self.assertEqual(SAMPLES - 1, self.records("show"))

@@ -93,6 +93,7 @@ def help_of(binaries, *words):
     done = subprocess.run(
         [str(ROOT / "launch/offramp"), *words],
         env=environment,
+        cwd=ROOT,  # help names the command as typed there
         capture_output=True,
         text=True,
         timeout=120,

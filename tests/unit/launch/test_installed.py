@@ -54,6 +54,16 @@ class InstalledTest(unittest.TestCase):
         with unittest.mock.patch("offramp_launch.places.here", lambda: places.Installed(pathlib.Path("/nowhere"))):
             self.assertIn(" offramp dead-letters list --run-dir /run", dead_letters_failure(1, pathlib.Path("/run")))
 
+    def test_a_checkouts_command_works_in_the_current_folder(self):
+        root = places.here().root
+        for folder, command in ((root, "./launch/offramp"), ("/", f"{root}/launch/offramp")):
+            with unittest.mock.patch("os.getcwd", return_value=str(folder)):
+                self.assertEqual(command, places.here().command)
+        with unittest.mock.patch("os.getcwd", return_value=str(root)):  # for a file, which may be read elsewhere
+            told = dead_letters_failure(1, pathlib.Path("/run"))
+        for words in ("Inspect them: %s list", "Fix the processor, then: %s retry --all"):
+            self.assertIn(f"{words % f'{root}/launch/offramp dead-letters'} --run-dir /run", told)
+
     def test_generated_files_go_to_the_users_folders(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
             for environment, where in (

@@ -131,7 +131,7 @@ class FullRunDirectoryTest(unittest.TestCase):
         ):
             for ended_with, text in (
                 (0, "the run is done, but"),
-                (84, "dead-letters list --run-dir {run_dir.path}. Besides,"),
+                (84, "dead-letters retry --all --run-dir {run_dir.path}. Besides,"),
             ):
                 code, whole = run_command.conclude(plan, supervisor, ended_with, {}, finishing)
                 self.assertEqual((73, 73), (code, whole["exit"]))
