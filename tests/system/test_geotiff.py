@@ -138,6 +138,10 @@ class GeoTiff(unittest.TestCase):
         self.assertEqual((1, "0 written, 3 newer than their masks, 1 failed\n"), (done.returncode, done.stdout))
         self.assertIn("strips.png is truncated", done.stderr)
         (world.output / "strips.png").write_bytes(whole)
+        done = self.cogs_of(self.scenes, world.output, world.output)
+        self.assertEqual((2, ""), (done.returncode, done.stdout))
+        self.assertIn("has the run's masks. Give another folder", done.stderr)
+        self.assertEqual([], list(world.output.rglob("*.tif")))
         before = {path: path.read_bytes() for path in self.scenes.rglob("*.tif")}
         done = self.cogs_of(self.scenes, world.output, self.scenes)
         self.assertEqual((1, "0 written, 0 newer than their masks, 4 failed\n"), (done.returncode, done.stdout))

@@ -155,6 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for folder in (given.scenes, given.masks):
         if not folder.is_dir():
             parser.error(f"'{folder}' is not a folder")
+    if given.cogs.exists() and os.path.samefile(given.masks, given.cogs):
+        parser.error(f"'{given.cogs}' has the run's masks. Give another folder for the results")
     written = kept = failed = 0
     pairs = list(_pairs(given.scenes, given.masks))
     if not pairs:
