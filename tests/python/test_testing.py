@@ -1,5 +1,6 @@
 """offramp.testing: a saved slab keeps its data, and a processor gives the same results and errors as in a run."""
 
+import ctypes
 import importlib.util
 import io
 import json
@@ -13,6 +14,7 @@ import zlib
 from unittest import mock
 
 import offramp
+from offramp import _host
 from world import DTYPES, World, needs_numpy
 
 PROGRAMS = str(pathlib.Path(os.environ["OFFRAMP_LIBRARY"]).resolve().parents[1] / "bin")
@@ -35,6 +37,53 @@ def png(pixels):
 
 
 @needs_numpy
+class Host(World):
+    """What the host of Python processors reports to the consumer."""
+
+    def refusal(self, **files):
+        for name, text in files.items():
+            (self.folder / f"{name}.py").write_text(text)
+        reported = []
+        host = _host.Host(
+            ctypes.sizeof(_host.Host), explain=_host._Explain(lambda _, why: reported.append(why.decode()))
+        )
+        options = _host.Options(ctypes.sizeof(_host.Options), f"{self.folder}/first.py:save".encode(), only_check=1)
+        path, modules = list(sys.path), set(sys.modules)
+        try:
+            self.assertEqual(
+                offramp.BadArgument.code, _host._create(ctypes.pointer(host), ctypes.pointer(options), None)
+            )
+        finally:
+            sys.path[:] = path
+            for name in set(sys.modules) - modules:
+                del sys.modules[name]
+        return reported
+
+    @needs_numpy
+    def test_an_import_that_fails_is_one_line(self):
+        self.assertEqual(
+            ["first.py:2: import nothing_here: ModuleNotFoundError: No module named 'nothing_here'"],
+            self.refusal(first="\nimport nothing_here\n"),
+        )
+        self.assertEqual(
+            ["second.py:1: x = 1 +: SyntaxError: invalid syntax"],
+            self.refusal(first="import second\n", second="x = 1 +\n"),
+        )
+        [reported] = self.refusal(first="1 / 0\n")
+        self.assertIn("ZeroDivisionError", reported)
+        self.assertNotIn("frozen", reported)
+
+    def test_a_picture_is_to_be_encoded(self):
+        class Picture:
+            __array_interface__ = None
+
+            def save(self, file, form):
+                pass
+
+        with self.assertRaisesRegex(TypeError, r"yielded Picture with .* Encode it: image.save\(buffer, 'PNG'\)"):
+            _host._bytes_of("post.py:save", ".png", Picture())
+
+
 class Testing(World):
     def setUp(self):
         super().setUp()

@@ -110,6 +110,9 @@ def _create(host: Any, options: Any, made: Any) -> int:
         return _explained(host, str(problem), _abi.BAD_ARGUMENT)
     except Retry as problem:
         return _explained(host, str(problem), _abi.RETRY)
+    except (ImportError, SyntaxError) as problem:
+        _debug()
+        return _explained(host, _import_error(problem), _abi.BAD_ARGUMENT)
     except BaseException:
         _debug()
         return _explained(host, _user_traceback(traceback.format_exc()), _abi.BAD_ARGUMENT)
@@ -376,6 +379,11 @@ def _bytes_of(name: str, ending: str | None, what: Any) -> bytes:
         import numpy
 
         if ending is not None and not ending.endswith(".npy"):
+            if callable(getattr(what, "save", None)):
+                raise TypeError(
+                    f"{name} yielded {type(what).__name__} with the ending '{ending}'. Encode it: image.save(buffer, 'PNG'), with "
+                    "buffer = io.BytesIO(), and yield buffer.getvalue()"
+                )
             raise TypeError(
                 f"{name} yielded an array with the ending '{ending}'. Give one in .npy, such as '.scores.npy', or yield bytes"
             )
@@ -463,12 +471,29 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"a record has a value of type {type(value).__name__}, which JSON does not support")
 
 
+def _import_error(problem: ImportError | SyntaxError) -> str:
+    """The error and the line of the user's code, in one line."""
+    if isinstance(problem, SyntaxError) and problem.filename:
+        path, number, line = problem.filename, problem.lineno, problem.text
+        what = problem.msg
+    else:
+        frames = [
+            frame
+            for frame in traceback.extract_tb(problem.__traceback__)
+            if frame.filename != __file__ and not frame.filename.startswith("<")
+        ]
+        path, number, line = (frames[-1].filename, frames[-1].lineno, frames[-1].line) if frames else ("", None, None)
+        what = str(problem)
+    place = f"{os.path.basename(path)}:{number}: {(line or '').strip()}: " if path else ""
+    return f"{place}{type(problem).__name__}: {what}"
+
+
 def _user_traceback(text: str) -> str:
-    """The traceback without this module's frames."""
+    """The traceback without the frames of this module and of the import."""
     lines, kept, is_hidden = text.splitlines(), [], False
     for line in lines:
         if line.startswith("  File "):
-            is_hidden = f'"{__file__}"' in line
+            is_hidden = f'"{__file__}"' in line or '"<frozen importlib' in line
         elif not line.startswith(" "):
             is_hidden = False
         if not is_hidden:
