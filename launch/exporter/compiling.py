@@ -279,7 +279,8 @@ def check_outputs(module, given, named, batch):
         raise InputError(
             f"the network cannot be exported, because it fails on an input {', '.join(str(list(one.shape)) for one in (*given, *named.values()))}: "
             f"{first_lines(problem)}",
-            line or "A run passes these inputs: fix forward(), or describe its inputs with --input",
+            "\n    ".join(filter(None, (of_other_channels(problem, given), line)))
+            or "A run passes these inputs: fix forward(), or describe its inputs with --input",
         ) from problem
     if isinstance(answer, (list, tuple)) and answer and all(isinstance(each, dict) for each in answer):
         raise InputError(
@@ -290,6 +291,14 @@ def check_outputs(module, given, named, batch):
     for name, tensor in zip(names, tensors):
         check_is_batch(name, tensor, batch)
     return answer
+
+
+def of_other_channels(problem, given):
+    """The flag for a network whose first convolution takes other pictures than RGB; None for any other problem."""
+    expected = re.search(r"to have (\d+) channels, but got 3 channels", str(problem))
+    if expected is None or not given or given[0].dim() != 4 or given[0].shape[1] != 3:
+        return None
+    return f"Pass --input-shape {expected[1]}x{given[0].shape[2]}x{given[0].shape[3]}"
 
 
 def check_is_batch(name, tensor, batch):

@@ -494,6 +494,13 @@ class Export(unittest.TestCase):
         self.refused(65, "is a detector", "instances.py PICTURES RESULTS", of="networks.py:detector")
         self.refused(65, "is not a batch of 4 samples: expected [4, ...]", "--batch 1", of="networks.py:of_nothing")
 
+    def test_other_channels_than_rgb_are_refused_with_the_flag(self):
+        (self.folder / "four.py").write_text("import torch\ndef net(): return torch.nn.Conv2d(4, 2, 1)\n")
+        printed = self.refused(65, "Pass --input-shape 4x224x224", of="four.py:net")
+        self.assertIn("to have 4 channels, but got 3 channels", printed)
+        printed = self.refused(65, "fails on an input", of="four.py:net", flags=("--input-shape", "5x8x8"))
+        self.assertNotIn("Pass --input-shape", printed)
+
     def test_a_file_without_a_function_is_refused(self):
         # The refusal comes before the search for a Python with PyTorch.
         environment = {**PLAIN, "OFFRAMP_PYTHON": "/no/such/python"}
