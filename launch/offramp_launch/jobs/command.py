@@ -268,6 +268,8 @@ def facts_of(places, flags, config, listing=None, output=None, job=None):
         texts.provide_tokenizers(places)
     of_job = arguments.words_of(job.flags_of_input() if job else {"--output": output})
     facts = json.loads(answer_of([str(places.producer()), "job-facts", str(listing or ""), *flags, *of_job]))
+    if why := facts.pop("unwritten", ""):
+        warn_of_whole_lists(why)
     facts["identity"].update(hashes_of_processors(config))
     return facts
 
@@ -335,18 +337,25 @@ def keep_list(written, path):
 
 
 def keep_index(listing, job):
-    """Gives the job the files beside its list. Those of an earlier init are of the same items, and are replaced."""
+    """Gives the job the files beside its list, and removes those that an earlier init left."""
     try:
+        if not beside(listing, BESIDE_A_LIST[-1]).exists():
+            for end in reversed(BESIDE_A_LIST):
+                (job.folder / f"input.{end}").unlink(missing_ok=True)
+            return
         for end in BESIDE_A_LIST:
             if (written := beside(listing, end)).exists():
                 os.replace(written, job.folder / f"input.{end}")
     except OSError as problem:
-        print(
-            f"[job] warning: {job.folder / 'input.index'} cannot be written: {problem.strerror}. "
-            "Each shard reads the whole list of pictures; to write it, give job init again",
-            file=sys.stderr,
-            flush=True,
-        )
+        warn_of_whole_lists(f"{job.folder / 'input.index'} cannot be written: {problem.strerror}")
+
+
+def warn_of_whole_lists(why):
+    print(
+        f"[job] warning: {why}. Each shard reads the whole list of pictures; to write the index, give job init again",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def require_same_input(job, facts):

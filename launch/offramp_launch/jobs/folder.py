@@ -149,7 +149,9 @@ class Job:
 
     def flags_of_input(self):
         """For programs that read the job's input."""
-        return {"--input-list": self.list_of_input(), "--input-index": self.folder / "input.index"}
+        index = self.folder / "input.index"
+        usable = is_utf8(index) and index.exists()
+        return {"--input-list": self.list_of_input(), "--input-index": index if usable else None}
 
     def place(self, index):
         return self.output / SHARDS / str(index)
@@ -212,6 +214,14 @@ class Job:
         """The notes of the shard's attempts, the latest last."""
         folder = self.place(index) / "attempts"
         return [job_files.read(folder / f"{number}.json") or {} for number in numbers_in(folder)]
+
+
+def is_utf8(path):
+    """Whether a program's settings, which are UTF-8, can hold the path."""
+    try:
+        return bool(str(path).encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def numbers_in(folder):

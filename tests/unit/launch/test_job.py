@@ -302,6 +302,37 @@ class JobTest(InAFolder):
             )
             self.assertEqual(replace is full, "No space left on device. Each shard" in printed.getvalue())
 
+    def test_an_index_that_this_init_did_not_make_is_removed(self):
+        """First the index: shards then read no items file. A shard is given only an index that is there."""
+        job = self.job("indexed")
+        for end in ("items", "index"):
+            (job.folder / f"input.{end}").touch()
+        self.assertEqual(job.folder / "input.index", job.flags_of_input()["--input-index"])
+        really, removed = pathlib.Path.unlink, []
+        with mock.patch.object(
+            pathlib.Path, "unlink", lambda path, **how: removed.append(path.name) or really(path, **how)
+        ):
+            job_command.keep_index(job.folder / "no list", job)
+        self.assertEqual(["input.index", "input.items"], removed)
+        self.assertEqual({"job.json"}, {path.name for path in job.folder.iterdir()})
+        self.assertIsNone(job.flags_of_input()["--input-index"])
+
+    def test_an_index_whose_path_a_setting_cannot_hold_is_not_used(self):
+        job = self.job(os.fsdecode(b"job-\xff"))
+        (job.folder / "input.index").touch()
+        self.assertIsNone(job.flags_of_input()["--input-index"])
+
+    def test_a_job_whose_index_cannot_be_written_begins_with_a_warning(self):
+        places, facts = mock.Mock(), {"items": 3, "identity": {}}
+        answer = json.dumps({**facts, "unwritten": "No space left"})
+        with (
+            contextlib.redirect_stderr(io.StringIO()) as printed,
+            mock.patch.object(job_command, "answer_of", lambda *_: answer),
+        ):
+            found = job_command.facts_of(places, [], {}, listing=self.folder / "list", output=self.folder)
+        self.assertEqual(facts, found)
+        self.assertIn("[job] warning: No space left. Each shard reads the whole list", printed.getvalue())
+
     def test_a_file_beside_a_list_that_stays_does_not_keep_the_others(self):
         with mock.patch.object(pathlib.Path, "unlink", side_effect=[PermissionError, None]) as unlink:
             with job_command.place_of_a_list(self.folder) as listing:
