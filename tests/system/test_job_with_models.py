@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import unittest
 
 from PIL import Image
@@ -233,3 +234,54 @@ class Job(unittest.TestCase):
             )
             self.assertEqual((found, "input.index" in os.listdir(world.job)), (code, False), printed)
             self.assertIn(said, printed)
+
+    def test_a_list_that_changed_is_found_beside_arrays(self):
+        """A folder of arrays is no list of pictures: an error about the list must not make it one."""
+        folder = folder_of_class(type(self), "beside-arrays")
+        for item in range(PICTURES):
+            Image.new("RGB", (40, 40)).save(folder / f"{item}.png")
+        (folder / "a.npy").touch()
+        world = self.job_of_a_list(folder)
+        listed = world.job / "input.list"
+        listed.write_bytes(listed.read_bytes().replace(b"\x001.png", b"\x001.pnf"))
+        code = world.shard(0).wait()
+        self.assertEqual(code, 65, world.logs())
+        self.assertIn("has changed since the job began", world.logs())
+
+    def test_an_index_of_another_job_in_the_folder_is_not_used(self):
+        """Of a job that was discarded, and of one with --limit, which has none: also if a file comes back."""
+        folder = folder_of_class(type(self), "other-jobs")
+        files = [folder / f"{item}.png" for item in range(PICTURES)]
+        for file in files:
+            Image.new("RGB", (40, 40)).save(file)
+        world = self.job_of_a_list(in_parts(folder / "list.txt", files), (*FLAGS, "--processor", "mask-png,cut-out"))
+        kept = {name: (world.job / name).read_bytes() for name in ("input.items", "input.index")}
+        (world.job / "job.json").unlink()
+        shutil.rmtree(world.output)
+        code, printed = world.init(3, "--limit", "6")
+        self.assertEqual(code, 0, printed)
+        self.assertEqual({path.name for path in world.job.iterdir()}, {"job.json"})
+        for name, content in kept.items():
+            (world.job / name).write_bytes(content)
+        for index in range(3):
+            self.assertEqual(world.shard(index).wait(), 0, world.logs())
+        code, printed = world.merge()
+        self.assertEqual((code, world.job_summary()["items"]), (0, 6), printed)
+
+    def test_a_job_whose_folder_has_no_name_in_utf_8(self):
+        """A program's settings cannot hold the path of the index: shards then read the whole list."""
+        folder = folder_of_class(type(self), "names")
+        Image.new("RGB", (40, 40)).save(folder / "one.png")
+        (folder / "list.txt").write_text("one.png\n")
+        world = self.world(JobWorld, *FLAGS, "--input", str(folder / "list.txt"))
+        world.job = world.folder / os.fsdecode(b"job-\xff")
+        code, printed = world.init(1)
+        self.assertEqual(code, 0, printed)
+        self.assertEqual(world.shard(0).wait(), 0, world.logs())
+        self.assertEqual(world.merge()[0], 0)
+
+    def test_a_job_without_an_input_has_the_message_of_a_run(self):
+        world = self.world(JobWorld, *FLAGS, "--source", "images")
+        code, printed = world.init(3)
+        self.assertEqual(code, 66, printed)
+        self.assertIn("--input '': the source images needs an input", printed)

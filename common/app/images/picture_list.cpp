@@ -26,6 +26,7 @@
 #include "common/app/images/jsonl_pictures.hpp"
 #include "common/app/images/tar_pictures.hpp"
 #include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "common/base/files.hpp"
 #include "common/base/in_parts.hpp"
@@ -347,6 +348,11 @@ std::optional<FileList> read_share(const std::string& input, const std::string& 
 
 }  // namespace
 
+ListShare share_of_list(const InputSettings& config) {
+    if (config.limit > 0 || config.tile > 0 || config.resize == "none") return {};
+    return {config.input_index, config.shard, config.batch};
+}
+
 std::unique_ptr<PictureList> open_pictures(std::string_view source, const std::string& input,
                                            const StillWanted& still_wanted, const std::string& listed,
                                            const ListShare& share) {
@@ -433,6 +439,12 @@ FilePictures::FilePictures(FileList files)
       first_(files.first),
       keys_(index_ ? ItemKeys::of_part(std::move(files.names), NamesAre::Files, absolute_folder(root_))
                    : ItemKeys(std::move(files.names), NamesAre::Files, absolute_folder(root_))) {}
+
+void FilePictures::refuse(std::uint64_t picture) const {
+    throw Error(ErrorKind::Internal, "picture " + std::to_string(picture) +
+                                         " was not read: this part of the list has " + std::to_string(keys_.size()) +
+                                         " pictures from number " + std::to_string(first_) + " on");
+}
 
 std::string FilePictures::path(std::uint64_t picture) const {
     const std::string_view name = keys_.name(read(picture));

@@ -16,6 +16,8 @@
 
 namespace offramp {
 
+struct InputSettings;
+
 // Called repeatedly during a listing, which may take long. Throw from it to stop the listing. May be empty.
 using StillWanted = std::function<void()>;
 
@@ -54,6 +56,10 @@ struct ListShare {
     // A shard's first and last batch may hold items of its neighbours: it reads whole batches of this many items.
     std::uint32_t batch = 1;
 };
+
+// The share that a shard reads with these settings. It is empty if the items are not the list's pictures (--tile), or
+// not all of them (--limit), or if their shapes are read first: such a job has no index.
+ListShare share_of_list(const InputSettings& config);
 
 // Lists the pictures of `input` for a source: "images", "jsonl" or "webdataset" (gives_pictures() in
 // common/app/settings). `listed`: a file with the folder's listing (text_of_listed_files()), so that the folder is not
@@ -117,9 +123,10 @@ class FilePictures final : public PictureList {
 
   private:
     std::string path(std::uint64_t picture) const;
-    // The picture's place among those that were read.
+    [[noreturn]] void refuse(std::uint64_t picture) const;
+    // The picture's place among those that were read. Errors: Error with Internal for another one.
     std::uint64_t read(std::uint64_t picture) const {
-        expect(picture - first_ < keys_.size(), "only pictures of the shard are asked for");
+        if (picture - first_ >= keys_.size()) refuse(picture);
         return picture - first_;
     }
 

@@ -78,7 +78,7 @@ std::unique_ptr<PictureList> listed(const InputSettings& config, std::string_vie
         throw ConfigError(
             "processor " + std::string(processor) + " needs the images that the run reads, but --input names none",
             "Give --input a folder of images, or choose another --processor");
-    return open_pictures(source, config.input, {}, config.input_list, {config.input_index, config.shard});
+    return open_pictures(source, config.input, {}, config.input_list, share_of_list(config));
 }
 
 }  // namespace

@@ -284,4 +284,10 @@ ModelMetadata settled_metadata(const RunConfig& config) {
     return metadata;
 }
 
+bool needs_whole_list(const RunConfig& config) {
+    if (config.source != "images" || config.limit > 0 || config.tile > 0 || keeps_shapes(config)) return true;
+    const ModelMetadata metadata = settled_metadata(config);
+    return is_shape_of_bands(metadata.input_shape) && metadata.takes_any_shape();
+}
+
 }  // namespace offramp

@@ -42,4 +42,8 @@ void require_outputs_of_file(const RunConfig& config);
 // ConfigError of the metadata, or of the array (NoInput, BadInput).
 ModelMetadata settled_metadata(const RunConfig& config);
 
+// True if a run needs more of its list of pictures than the names, or the names of all: a job then has no index, and a
+// shard uses none. Errors: those of settled_metadata().
+bool needs_whole_list(const RunConfig& config);
+
 }  // namespace offramp

@@ -71,7 +71,9 @@ ProducerRun::ProducerRun(RunConfig config, std::unique_ptr<EgressStrategy> strat
       timeline_(std::make_unique<DeviceTimeline>(*device_, *clock_stream_)) {
     const EgressTraits& traits = strategy_->traits();
     const auto still_wanted = [this] { lifecycle_.require_not_stopped(); };
-    OpenedInput opened = open_input(config_, still_wanted);  // fails before a model is loaded
+    InputSettings input = config_;
+    if (!input.input_index.empty() && needs_whole_list(config_)) input.input_index.clear();
+    OpenedInput opened = open_input(input, still_wanted);  // fails before a model is loaded
     const std::string listed_rows = place_.folder() + "/" + run_files::kListedRows;
     if (opened.texts && place_.is_recovered()) require_listed_rows(listed_rows, *opened.texts);
     if (opened.pictures && gives_columns(config_.source) && place_.is_recovered())

@@ -372,8 +372,11 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedMo
     const ModelInput input = model.model->input();
     const bool compares_results =
         makes_a_file_of_each_result(config) && may_have_equal_results(model.transformer->outputs());
-    if (compares_results && opened.pictures && opened.pictures->index() != nullptr)
+    std::optional<std::uint64_t> indexed;  // the items of the job
+    if (compares_results && opened.pictures && opened.pictures->index() != nullptr) {
+        indexed = opened.pictures->index()->items_hash;
         opened.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list);
+    }
     auto source = part_of(source_named(config.source)
                               .make({.input = &config,
                                      .model = &config,
@@ -388,6 +391,9 @@ std::unique_ptr<BatchSource> open_source(const RunConfig& config, const OpenedMo
                                      .stamps = std::move(stamps),
                                      .shapes = opened.shapes}),
                           config);
+    if (indexed && source_hash(*source) != *indexed)
+        throw ConfigError("the list of --input '" + printable(config.input) + "' has changed since the job began",
+                          "Restore it, or begin another job", ErrorKind::BadInput);
     if (!config.output.empty() && config.resume) source = in_order_of_previous_runs(std::move(source), config.output);
     require_results_apart(config, *source);
     if (compares_results) require_distinct_results(*source, model.transformer->outputs());

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "common/base/log.hpp"
 #include "common/base/remedy.hpp"
 #include "common/base/scarcity.hpp"
+#include "common/base/utf8.hpp"
 #include "common/base/version.hpp"
 #include "common/shm/run_objects.hpp"
 #include "common/tracing/range_file.hpp"
@@ -240,24 +242,20 @@ std::unique_ptr<BatchSource> source_to_count(const RunConfig& config, std::share
                    config);
 }
 
-// True if more than the names of its items is read of the whole list, or if a part of it is the input.
-bool needs_whole_list(const RunConfig& config) {
-    return config.source != "images" || config.limit > 0 || config.tile > 0 || keeps_shapes(config) ||
-           (!bands_of_model(config).empty() && settled_metadata(config).takes_any_shape());
-}
-
-WriteFailure failure_of_job(const std::string& path) {
-    return [path](int problem) {
-        return SystemError("cannot write " + path + ", of the job's input", problem,
-                           way_to_write(problem, "Give --job a folder that this user may write to"),
-                           ErrorKind::CannotWrite);
+// `list` is a temporary file: its folder is named.
+WriteFailure failure_of_job(const std::string& what, const std::string& list) {
+    return [=](int problem) {
+        return SystemError(
+            "cannot write the " + what + " into " + printable(std::filesystem::path(list).parent_path().string()),
+            problem, way_to_write(problem, "Give --job a folder that this user may write to"), ErrorKind::CannotWrite);
     };
 }
 
 // Writes the index of a list, and the items file beside it. Returns source_hash().
 std::uint64_t write_index(ListIndex index, const BatchSource& source, const std::string& list) {
     const std::string items_path = ListIndex::items_path_for(list), path = ListIndex::path_for(list);
-    const auto items = new_items_file(items_path, failure_of_job(items_path));
+    const WriteFailure failure = failure_of_job("index of the job's list", list);
+    const auto items = new_items_file(items_path, failure);
     index.items = source.items();
     index.items_hash =
         source_hash(source, [&](std::span<const std::uint64_t> hashes) { write_hashes(*items, hashes); });
@@ -265,11 +263,37 @@ std::uint64_t write_index(ListIndex index, const BatchSource& source, const std:
     items->flush();
     static_cast<void>(items->put_in_place());
     index.items_file_bytes = std::filesystem::file_size(items_path);
-    WholeFile file(path, 0644, failure_of_job(path));
+    WholeFile file(path, 0644, failure);
     index.write(file);
     file.flush();
     static_cast<void>(file.put_in_place());
     return index.items_hash;
+}
+
+// The same; if the files cannot be written, it leaves none and adds the reason to `unwritten`.
+std::uint64_t try_to_write_index(ListIndex index, const BatchSource& source, const std::string& list,
+                                 std::string& unwritten) {
+    try {
+        return write_index(std::move(index), source, list);
+    } catch (const Error& problem) {
+        if (problem.kind() != ErrorKind::CannotWrite) throw;
+        std::error_code ignored;
+        for (const std::string& path : {ListIndex::path_for(list), ListIndex::items_path_for(list)})
+            std::filesystem::remove(path, ignored);
+        unwritten = problem.what();
+    }
+    return source_hash(source);
+}
+
+// Nothing, if the list cannot be read: the listing reports it.
+std::optional<ListIndex> description_of_list(const RunConfig& config) {
+    try {
+        ListIndex index;
+        describe_list(config.input, config.input_list, index);
+        return index;
+    } catch (const Error&) {
+        return std::nullopt;
+    }
 }
 
 // The index that the job made, if it can be used.
@@ -282,15 +306,18 @@ std::shared_ptr<const ListIndex> usable_index(const RunConfig& config) {
     }
 }
 
-std::string text_of_facts(const RunConfig& config, std::uint64_t items, std::uint64_t hash) {
+std::string text_of_facts(const RunConfig& config, std::uint64_t items, std::uint64_t hash,
+                          const std::string& unwritten = {}) {
     const CheckpointIdentity identity = CheckpointIdentity::of(config, items, source_fingerprint(hash));
-    return nlohmann::json{{"items", items}, {"identity", identity.facts}}.dump();
+    nlohmann::json facts{{"items", items}, {"identity", identity.facts}};
+    if (!unwritten.empty()) facts["unwritten"] = unwritten;
+    return facts.dump();
 }
 
 void write_list(const RunConfig& config, const std::string& path) {
     std::error_code ignored;
     if (config.source != "images" || !std::filesystem::is_directory(config.input, ignored)) return;
-    WholeFile file(path, 0644, failure_of_job(path));
+    WholeFile file(path, 0644, failure_of_job("list of the job's input", path));
     file.write(text_of_listed_files(list_image_files(config.input)));
     file.flush();
     static_cast<void>(file.put_in_place());
@@ -331,18 +358,19 @@ std::string job_facts(const RunConfig& config, const std::string& list) {
         if (std::filesystem::exists(list)) whole.input_list = list;
     }
     if (const auto index = usable_index(whole)) return text_of_facts(whole, index->items, index->items_hash);
-    ListIndex index;
+    std::optional<ListIndex> index;
     std::shared_ptr<FilePictures> pictures;
-    if (!list.empty() && !needs_whole_list(whole)) {
-        describe_list(whole.input, whole.input_list, index);
-        pictures = std::make_shared<FilePictures>(whole.input_list.empty()
-                                                      ? list_image_files(whole.input, {}, &index.parts)
-                                                      : read_listed_files(whole.input, whole.input_list, &index.parts));
-    }
+    if (!list.empty() && !needs_whole_list(whole)) index = description_of_list(whole);
+    if (index)
+        pictures = std::make_shared<FilePictures>(
+            whole.input_list.empty() ? list_image_files(whole.input, {}, &index->parts)
+                                     : read_listed_files(whole.input, whole.input_list, &index->parts));
     const auto source = source_to_count(whole, pictures);
-    if (!index.parts.empty() && pictures->keys_are_independent()) {
+    if (index && !index->parts.empty() && pictures->keys_are_independent()) {
         require_results_apart(whole, *source);  // a shard compares only its own items
-        return text_of_facts(whole, source->items(), write_index(std::move(index), *source, list));
+        std::string unwritten;
+        const std::uint64_t hash = try_to_write_index(std::move(*index), *source, list, unwritten);
+        return text_of_facts(whole, source->items(), hash, unwritten);
     }
     return text_of_facts(whole, source->items(), source_hash(*source));
 }

@@ -25,9 +25,9 @@ int run_producer(int argc, const char* const* argv, const ProducerProgram& progr
 // without run, model or device. Returns {"items": N, "identity": {...}}: the size of the job's input, and its identity
 // (CheckpointIdentity, without the shard). `config`: resolved. If `list` is set and the input is a folder of images,
 // writes its contents to that file (--input-list). With `list`, also writes LIST.index and LIST.items for a list of
-// images that can have an index (ListIndex). With --input-index, reads that index instead of the list. Blocks: on the
-// file system. Errors: those of the source; ConfigError for an input that only the model can count, or that results in
-// --output could replace; SystemError with CannotWrite.
+// images that can have an index (ListIndex); if they cannot be written, "unwritten" is the reason. With --input-index,
+// reads that index instead of the list. Blocks: on the file system. Errors: those of the source; ConfigError for an
+// input that only the model can count, or that results in --output could replace; SystemError with CannotWrite.
 std::string job_facts(const RunConfig& config, const std::string& list);
 
 // Calls join_checkpoints() for the shards listed on standard input, one per line: "7 whole", or "7" if some of its

@@ -61,10 +61,10 @@ OpenedInput open_input(const InputSettings& config, const StillWanted& still_wan
     if (gives_pictures(config.source)) {
         try {
             return {.pictures = open_pictures(config.source, config.input, still_wanted, config.input_list,
-                                              {config.input_index, config.shard, config.batch}),
+                                              share_of_list(config)),
                     .texts = nullptr};
-        } catch (const ConfigError&) {
-            if (!has_arrays(config.input)) throw;
+        } catch (const ConfigError& problem) {
+            if (problem.kind() != ErrorKind::NoInput || !has_arrays(config.input)) throw;
         }
     }
     if (gives_text_tables(config.source)) return {.pictures = nullptr, .texts = open_texts(config, still_wanted)};
