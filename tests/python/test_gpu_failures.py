@@ -105,9 +105,10 @@ class GpuFailures(World):
             [("open", "", ""), ("work", "", "")], [(each[0], each[2], each[4]) for each in outcomes if not each[2]]
         )
         self.assertLess(
-            {"cuInit", "cuMemHostRegister", "cuEventRecord", "cuMemcpyDtoHAsync"},
-            {each[2] for each in outcomes if each[4]},
+            {"cuInit", "cuMemHostRegister", "cuEventRecord", "cuMemcpyDtoHAsync"}, {each[2] for each in outcomes}
         )
+        # Others depend on what the loop still does when a thread of the library notices.
+        self.assertIn("cuInit", {each[2] for each in outcomes if each[4]})
 
 
 if __name__ == "__main__":

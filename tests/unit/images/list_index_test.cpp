@@ -14,6 +14,7 @@
 
 #include "common/app/images/picture_list.hpp"
 #include "common/app/settings/parsed_values.hpp"
+#include "common/app/settings/sections.hpp"
 #include "common/base/error.hpp"
 #include "tests/unit/images/picture_files.hpp"
 
@@ -153,6 +154,34 @@ TEST_F(ListIndexes, AShardReadsWholeBatches) {
             EXPECT_GE(read.end, std::min(items, ((range.end - 1) / batch + 1) * batch));
             EXPECT_EQ(pictures->key(read.end - 1), whole_->key(read.end - 1));
         }
+}
+
+TEST_F(ListIndexes, AnotherShardsPictureIsAnError) {
+    begin(lines(12U << 20));
+    const auto pictures = open(2);
+    for (const std::uint64_t other : {std::uint64_t{0}, pictures->at_hand().end}) try {
+            pictures->key(other);
+            ADD_FAILURE() << other;
+        } catch (const Error& problem) {
+            EXPECT_EQ(problem.kind(), ErrorKind::Internal);
+            EXPECT_THAT(problem.what(), HasSubstr("picture " + std::to_string(other) + " was not read"));
+        }
+}
+
+TEST(ShareOfList, IsEmptyForSettingsThatNeedTheWholeList) {
+    InputSettings settings;
+    settings.input_index = "job/input.index";
+    settings.shard = "2/3";
+    settings.batch = 8;
+    const ListShare share = share_of_list(settings);
+    EXPECT_EQ(share.index, "job/input.index");
+    EXPECT_EQ(share.shard, "2/3");
+    EXPECT_EQ(share.batch, 8U);
+    InputSettings limited = settings, tiled = settings, shaped = settings;
+    limited.limit = 6;
+    tiled.tile = 32;
+    shaped.resize = "none";
+    for (const InputSettings& other : {limited, tiled, shaped}) EXPECT_EQ(share_of_list(other).index, "");
 }
 
 TEST_F(ListIndexes, TheWholeListIsReadIfTheIndexIsDamaged) {
