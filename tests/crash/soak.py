@@ -64,7 +64,7 @@ def trend_of(series, unit):
 
 def figures_of(pid, prefix):
     """The process's memory, descriptors and threads; nothing if it is gone."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, KeyError):  # a dead one has no memory until it is reaped
         lines = (line.split() for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
         fields = {
             words[0]: int(words[1]) for words in lines if words and words[0] in ("RssAnon:", "VmLck:", "Threads:")
