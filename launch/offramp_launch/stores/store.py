@@ -106,7 +106,7 @@ class Store:
         first, longest, whole = (datetime.timedelta(seconds=value) for value in (0.1, 1, 10))
         backoff = {"init_backoff": first, "max_backoff": longest, "base": 2}
         return importlib.import_module("obstore.store").from_url(
-            self.url,
+            re.sub("^az:", "azure:", self.url, flags=re.IGNORECASE),  # before 0.9.2 it ignores the prefix of az://
             client_options={"allow_http": True, "connect_timeout": f"{CONNECT_SECONDS}s", "timeout": f"{seconds}s"},
             retry_config={"max_retries": 2, "retry_timeout": whole, "backoff": backoff},
             **self._credentials,
