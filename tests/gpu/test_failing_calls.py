@@ -96,15 +96,17 @@ class FailingCalls(TextRuns, unittest.TestCase):
         return self.preloaded(world, OFFRAMP_TEST_CUDA_FAULT=f"{cell[0]} {cell[1]} {cell[2]} {marker}"), marker
 
     def what_is_wrong(self, cell, wanted, *flags):
-        """Of a run that fails at this cell, and its resumption; empty: nothing."""
+        """(what happened at the cell, the exit code, what is wrong with the run or its resumption, or "")"""
         world, marker = self.failing(cell, *flags)
         code = world.start().wait()
         happened = marker.read_text().strip() if marker.exists() else "not reached"
         found = world.results() if world.output.exists() else {}
-        told = world.logs()
+        logs = world.logs()
         wrong = [f"{name} differs" for name, content in found.items() if wanted.get(name, content) != content]
-        meant = (DEVICE_OUT_OF_MEMORY,) if cell[2] == "full" else (DEVICE_BROKEN, KILLED_BY_SIGSEGV)
-        if code not in (0, *meant) or (code == 0 and found != wanted):
+        meant = {0, DEVICE_OUT_OF_MEMORY if cell[2] == "full" else DEVICE_BROKEN}
+        if cell[2] == "lost" and not found:
+            meant.add(KILLED_BY_SIGSEGV)
+        if code not in meant or (code == 0 and found != wanted):
             wrong.append(f"exit code {code}, {len(found)} results")
         if code and happened not in ("lost", "refused"):
             wrong.append(f"it failed, but the call: {happened}")
@@ -116,13 +118,16 @@ class FailingCalls(TextRuns, unittest.TestCase):
         if world.summary().get("skipped"):
             wrong.append("items are named as the cause")
         print(*cell, happened, f"code {code}, {len(found)} results", *wrong, sep=": ", flush=True)
-        return f"{cell}: {wrong}\n{told}" if wrong else ""
+        return happened, code, f"{cell}: {wrong}\n{logs}" if wrong else ""
 
     def check(self, cells, wanted, *flags):
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as several:
-            found = several.map(lambda cell: self.what_is_wrong(cell, wanted, *flags), cells)
-            wrong = [each for each in found if each]
+            found = list(several.map(lambda cell: self.what_is_wrong(cell, wanted, *flags), cells))
+        wrong = [text for _, _, text in found if text]
         self.assertFalse(wrong, "\n".join(wrong))
+        failed = {cell[0] for cell, (happened, _, _) in zip(cells, found) if happened in ("lost", "refused")}
+        self.assertEqual({cell[0] for cell in cells}, failed)
+        self.assertIn(DEVICE_BROKEN, {code for _, code, _ in found})
 
     def test_each_function_in_turn(self):
         wanted, counts = self.undisturbed()
