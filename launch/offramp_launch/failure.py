@@ -1,6 +1,7 @@
 """Why a run failed: one reason with its remedy, printed last and written into summary.json."""
 
 import pathlib
+import shlex
 
 from offramp_launch import places
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
@@ -55,9 +56,9 @@ def dead_letters_failure(samples, *run_dirs):
         f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed"
         + (f": {reason}" if reason else "")
         + "\n    Inspect them: "
-        + ", ".join(f"{command} dead-letters list --run-dir {each}" for each in run_dirs)
+        + ", ".join(f"{command} dead-letters list --run-dir {shlex.quote(str(each))}" for each in run_dirs)
         + "\n    Fix the processor, then: "
-        + ", ".join(f"{command} dead-letters retry --all --run-dir {each}" for each in run_dirs)
+        + ", ".join(f"{command} dead-letters retry --all --run-dir {shlex.quote(str(each))}" for each in run_dirs)
     )
 
 

@@ -348,11 +348,27 @@ class Batches(Egresses):
     def test_an_exception_prints_how_much_it_abandons(self):
         printed = self.abandoning("raise KeyboardInterrupt")
         self.assertRegex(
-            printed, r"(?m)^offramp: an exception left the block: 8 of 8 submitted samples were abandoned$"
+            printed, r"(?m)^offramp: the block was left by an exception: 8 of 8 submitted samples were abandoned$"
         )
         printed = self.abandoning("raise KeyboardInterrupt", ", resume=True")
         self.assertRegex(printed, r"(?m)8 submitted samples .*start again with resume=True and pending\(\)$")
         self.assertNotIn("abandoned", self.abandoning("egress.close()"))
+
+    def test_the_loops_exception_is_raised_where_nothing_can_be_printed(self):
+        program = """
+            import os, sys, numpy, offramp
+            reader, writer = os.pipe()
+            os.close(reader)
+            os.dup2(writer, 2)
+            try:
+                with offramp.Egress(sys.argv[1]) as egress:
+                    egress.submit(numpy.zeros((4, 10), "float32"))
+                    1 / 0
+            except ZeroDivisionError:
+                print("raised")
+        """
+        loop = self.python(program, self.run_dir)
+        self.assertEqual(b"raised\n", loop.communicate(timeout=WATCHDOG_SECONDS)[0])
 
     def abandoning(self, ending, more=""):
         program = f"""
@@ -368,7 +384,7 @@ class Batches(Egresses):
     def test_a_block_without_a_batch_warns(self):
         import numpy
 
-        with self.assertWarnsRegex(RuntimeWarning, "^no batch was submitted") as seen:
+        with self.assertWarnsRegex(RuntimeWarning, "^no sample was submitted") as seen:
             with offramp.Egress(self.run_dir):
                 pass
         self.assertEqual(__file__, seen.filename)

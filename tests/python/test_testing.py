@@ -36,7 +36,6 @@ def png(pixels):
     )
 
 
-@needs_numpy
 class Host(World):
     """What the host of Python processors reports to the consumer."""
 
@@ -69,6 +68,14 @@ class Host(World):
             ["second.py:1: x = 1 +: SyntaxError: invalid syntax"],
             self.refusal(first="import second\n", second="x = 1 +\n"),
         )
+        self.assertEqual(
+            ["third.py:1: raise ImportError('two\\nlines'): ImportError: two lines"],
+            self.refusal(first="import third\n", third="raise ImportError('two\\nlines')\n"),
+        )
+        self.assertEqual(
+            ["first.py:2: importlib.import_module('nothing'): ModuleNotFoundError: No module named 'nothing'"],
+            self.refusal(first="import importlib\nimportlib.import_module('nothing')\n"),
+        )
         [reported] = self.refusal(first="1 / 0\n")
         self.assertIn("ZeroDivisionError", reported)
         self.assertNotIn("frozen", reported)
@@ -84,6 +91,7 @@ class Host(World):
             _host._bytes_of("post.py:save", ".png", Picture())
 
 
+@needs_numpy
 class Testing(World):
     def setUp(self):
         super().setUp()

@@ -108,7 +108,7 @@ class Egress:
     prevents this. A function that is only slow should call slab.progress().
 
     Leaving the context drains the run. Leaving it by an exception abandons unfinished work, and prints how much it was.
-    A RuntimeWarning says if no batch was submitted. An Egress that is garbage-collected, or alive at program exit,
+    Without any batch it issues a RuntimeWarning. An Egress that is garbage-collected, or alive at program exit,
     without drain() or close() also abandons unfinished work, with a ForgottenWarning.
 
     Owns: the run, the library's threads, its own threads and the consumers that it starts. Thread: any; calls are
@@ -598,7 +598,7 @@ class Egress:
         finally:
             self.close()
             if self._run is not None:
-                report_abandoned(self._run.stats(), self._checkpoint is not None and self._launched is None)
+                report_abandoned(self._run.stats, self._checkpoint is not None and self._launched is None)
 
     def _warn_of_no_batch(self) -> None:
         if self.stats().batches_submitted == 0 and (self._checkpoint is None or not self._checkpoint.earlier.list()):

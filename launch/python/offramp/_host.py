@@ -22,6 +22,7 @@ import traceback
 from typing import Any, Callable, Iterator
 
 from offramp import _abi
+from offramp._dead_letters import NOT_THE_USERS
 from offramp._errors import BadArgument, Failed, Reject, Retry, ViewKept
 from offramp._memory import Mappings
 from offramp._slab import Sample, Slab
@@ -473,17 +474,15 @@ def _plain(value: Any) -> Any:
 
 def _import_error(problem: ImportError | SyntaxError) -> str:
     """The error and the line of the user's code, in one line."""
-    if isinstance(problem, SyntaxError) and problem.filename:
+    if isinstance(problem, SyntaxError) and problem.filename and not problem.filename.startswith("<"):
         path, number, line = problem.filename, problem.lineno, problem.text
         what = problem.msg
     else:
         frames = [
-            frame
-            for frame in traceback.extract_tb(problem.__traceback__)
-            if frame.filename != __file__ and not frame.filename.startswith("<")
+            frame for frame in traceback.extract_tb(problem.__traceback__) if not NOT_THE_USERS.search(frame.filename)
         ]
         path, number, line = (frames[-1].filename, frames[-1].lineno, frames[-1].line) if frames else ("", None, None)
-        what = str(problem)
+        what = " ".join(str(problem).split())
     place = f"{os.path.basename(path)}:{number}: {(line or '').strip()}: " if path else ""
     return f"{place}{type(problem).__name__}: {what}"
 

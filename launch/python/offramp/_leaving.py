@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
+from typing import Callable
 
+from offramp._errors import Error
 from offramp._run import Stats, level_of_the_caller
 
 
-def report_abandoned(stats: Stats, is_resumable: bool) -> None:
-    """Prints how many submitted samples an exception has abandoned, if any."""
+def report_abandoned(stats_of_run: Callable[[], Stats], is_resumable: bool) -> None:
+    """Prints how many submitted samples an exception has abandoned, if any. Errors: none: it matters more."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(Error, OSError, ValueError):  # another thread closes the run; stderr is closed
+        _report(stats_of_run(), is_resumable)
+
+
+def _report(stats: Stats, is_resumable: bool) -> None:
     finished = stats.samples_completed + stats.samples_dropped + stats.samples_dead_lettered
     abandoned = stats.samples_submitted - finished
     if abandoned > 0:
         remedy = ". To process them, start again with resume=True and pending()" if is_resumable else ""
         print(
-            f"offramp: an exception left the block: {abandoned} of {stats.samples_submitted} submitted samples were abandoned{remedy}",
+            f"offramp: the block was left by an exception: {abandoned} of {stats.samples_submitted} submitted samples were abandoned{remedy}",
             file=sys.stderr,
             flush=True,
         )
@@ -23,7 +33,7 @@ def report_abandoned(stats: Stats, is_resumable: bool) -> None:
 
 def warn_of_no_batch() -> None:
     warnings.warn(
-        "no batch was submitted, so there are no results. Check that the loop has batches",
+        "no sample was submitted, so there are no results. Check that the loop has batches",
         RuntimeWarning,
         stacklevel=level_of_the_caller(),
     )

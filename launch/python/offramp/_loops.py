@@ -50,7 +50,7 @@ def map(
 
     `batches`: (keys, inputs) each; the keys as in Egress.submit(), one per sample. `keys`, `inputs`: functions that
     return those of other batches. `keys` may return the number of samples instead. Default of `inputs`: the elements
-    after the keys; with `keys`, the whole batch. `metadata`: such a function that returns each sample's metadata.
+    after the keys; with `keys`, the whole batch. `metadata`: a function of the batch that returns each sample's.
 
     `model`: a module or any function, such as a prediction step. It is called in PyTorch's inference mode: with the
     inputs, with a tuple's elements as arguments, or with a mapping's as keyword arguments. `device`: where tensors in

@@ -98,8 +98,9 @@ def store_url(name: str, value: Any) -> str | None:
     if not found or not found[2]:
         return None
     if flaw := flaw_of(text):
+        place = "CONTAINER@ACCOUNT.dfs.core.windows.net" if "abfs" in found[1].lower() else "BUCKET"
         raise BadArgument(
-            f"{name} is a URL with {flaw}. Give {found[1].lower()}://BUCKET/PREFIX, and credentials in the environment"
+            f"{name} is a URL with {flaw}. Give {found[1].lower()}://{place}/PREFIX, and credentials in the environment"
         )
     return encodable(name, text)
 
