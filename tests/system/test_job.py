@@ -146,7 +146,8 @@ class Jobs(unittest.TestCase):
         code, printed = world.merge()
         self.assertEqual((code, "group extra is not merged: " in printed), (0, True), printed)
         self.assertTrue((world.output / "sums/checksums.tsv").is_file())
-        self.assertTrue((world.output / ".offramp-shards/0/extra").is_dir())
+        # a shard's optional group may have lost every slab
+        self.assertTrue(any((world.output / f".offramp-shards/{index}/extra").is_dir() for index in range(2)))
         shutil.rmtree(world.output / "extra/embeddings.sqlite")
         code, printed = world.merge()
         self.assertEqual((code, "is not merged" in printed), (0, False), printed)
