@@ -17,7 +17,7 @@ struct ListPart {
     std::uint64_t hash = 0;        // XXH3 of its bytes
 };
 
-// JOB/input.index: what a shard has to know about its job's list of pictures, so that it reads only its own part of it:
+// JOB/input.index: facts about a job's list of pictures, with which a shard reads only its own part of the list:
 //
 //     offset  bytes
 //          0      8  "offrlist"
@@ -33,10 +33,10 @@ struct ListPart {
 //  72 + 24 * N    8  XXH3 of all bytes before it
 //
 // Numbers are little-endian. JOB/input.items beside it is the items file of a checkpoint of all items. Only lists of
-// independent keys (ItemKeys) have an index: it vouches for keys that a shard does not see. Without these files, or if
-// they do not match the list, a shard reads the whole list.
+// independent keys (ItemKeys) have an index: a shard cannot see whether other keys equal its own. Without these files,
+// or if they do not match the list, a shard reads the whole list.
 //
-// Version rule: raised with each change; another version counts as no index.
+// Version rule: raised with each change; a program ignores an index of another version.
 struct ListFacts {
     std::uint64_t list_bytes = 0;
     std::uint64_t list_changed_ns = 0;

@@ -175,13 +175,13 @@ struct NameReading {
     std::vector<ListPart>* parts;  // null: not wanted
 };
 
-// The number of names in a list that goes on as it begins. Memory reserved for too many is not used.
+// The number of names in a list whose rest is like its beginning. Memory reserved for too many is not used.
 std::size_t names_expected(std::uint64_t bytes, std::size_t read, std::size_t names) {
     const double expected = 1.02 * static_cast<double>(names) * static_cast<double>(bytes) / static_cast<double>(read);
     return static_cast<std::size_t>(std::min(expected, static_cast<double>(bytes) / 16));
 }
 
-// The names that `parse` finds. All cores parse what was read, so that the text is never in memory as a whole.
+// The names that `parse` finds. All cores parse one block after another: the whole text is never in memory.
 StringList read_names(const NameReading& reading) {
     std::istream& file = reading.file;
     std::uint64_t at = reading.at;

@@ -233,7 +233,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     const bool is_linked =
         index != nullptr && link_items_file(index->items_file, lock_.folder().through(folder_ + "/" + kItemsFileName));
     if (is_linked && config.durable) flush_names(folder_, write_failure(folder_, ""));
-    // A job's file is first compared with a checkpoint when the shard goes on, or is merged.
+    // A job's file is first compared with a checkpoint when the shard is resumed or merged.
     const bool is_there =
         found ? found->items() == source.items() && hashes_in(folder_, *found).has_value() : is_linked;
     if (is_named && !items_file && !is_there) {

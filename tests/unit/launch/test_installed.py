@@ -60,9 +60,9 @@ class InstalledTest(unittest.TestCase):
             with unittest.mock.patch("os.getcwd", return_value=str(folder)):
                 self.assertEqual(command, places.here().command)
         with unittest.mock.patch("os.getcwd", return_value=str(root)):  # for a file, which may be read elsewhere
-            told = dead_letters_failure(1, pathlib.Path("/run"))
+            message = dead_letters_failure(1, pathlib.Path("/run"))
         for words in ("Inspect them: %s list", "Fix the processor, then: %s retry --all"):
-            self.assertIn(f"{words % f'{root}/launch/offramp dead-letters'} --run-dir /run", told)
+            self.assertIn(f"{words % f'{root}/launch/offramp dead-letters'} --run-dir /run", message)
 
     def test_generated_files_go_to_the_users_folders(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict("os.environ", clear=True):
