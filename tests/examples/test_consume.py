@@ -15,6 +15,7 @@ import unittest
 
 from test_examples import BUILD, HERE, configure, install, run
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
+from tests.support.compiled import build_folder
 
 OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
 
@@ -51,7 +52,7 @@ class Consume(unittest.TestCase):
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_SKIP_PACKAGES": "1",
         }
         self.loops, self.launchers = [], []

@@ -15,6 +15,7 @@ import unittest
 
 from tests.support.launched_run import ROOT
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
+from tests.support.compiled import build_folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROCESSORS = HERE / "processors"
@@ -98,12 +99,11 @@ class Delivered(unittest.TestCase):
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(BUILD / "bin"),
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_SKIP_PACKAGES": "1",
             "OFFRAMP_LIBRARY": str(BUILD / "lib" / "libofframp.so"),
             "PYTHONPATH": str(ROOT / "launch" / "python"),
             "HF_HUB_OFFLINE": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
             "TORCHINDUCTOR_CACHE_DIR": str(self.folder / "compiled"),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
         }

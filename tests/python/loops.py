@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 from offramp._library import library
+from tests.support.compiled import build_folder
 from tests.support.waiting import put_away
 from world import ROOT, World, wait_for
 
@@ -115,7 +116,7 @@ class LaunchedLoops(Loops):
     def at_a_place(self, name):
         self.work = self.place(name)
         self.work.environment["OFFRAMP_BIN_DIR"] = str(pathlib.Path(library()._name).resolve().parents[1] / "bin")
-        self.work.environment["OFFRAMP_BUILD_DIR"] = str(self.folder / "build")
+        self.work.environment["OFFRAMP_BUILD_DIR"] = build_folder(self.folder)
 
     def program(self, dies="", batches=BATCHES, options=""):
         (self.folder / "loop.py").write_text(LOOP)

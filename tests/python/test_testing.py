@@ -314,7 +314,8 @@ class Testing(World):
         from offramp.testing import process, save_slab
 
         save_slab(self.slab, {"x": numpy.zeros((1, 2))})
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # until the test's end
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"):
+            os.environ.pop(name, None)  # until the test's end
         for word in ("old", "new"):
             post = self.written(f'''
                 def save(slab):

@@ -14,6 +14,7 @@ from tests.support.database_rows import comparable
 from tests.support.launched_run import ROOT, Launched
 from tests.support.marked_processes import processes_marked
 from tests.support.real_run import OWN
+from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 120
 # Marks the processes of a world, which inherit this variable.
@@ -35,7 +36,7 @@ class World(Launched):
             MARK: self.mark,
             "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
             "OFFRAMP_SKIP_PACKAGES": "1",
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
             "OFFRAMP_LOG_LEVEL": "info",
         }

@@ -13,6 +13,7 @@ import time
 
 from tests.support.gate import Gate
 from tests.support.marked_processes import processes_marked
+from tests.support.compiled import build_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240
@@ -125,7 +126,7 @@ class LaunchedRun(Launched):
             **os.environ,
             "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
             "OFFRAMP_SKIP_PACKAGES": "1",
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
         }
         self.flags = flags

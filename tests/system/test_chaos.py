@@ -19,6 +19,7 @@ from test_hosts import in_python
 from tests.support.launched_run import ROOT
 from tests.support.marked_processes import processes_marked
 from tests.support.waiting import put_away, wait_for
+from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 300  # two to five runs
 COPY = (
@@ -59,13 +60,13 @@ class Chaos(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="offramp-chaos-test-"))
         self.addCleanup(shutil.rmtree, self.folder)
-        for name in ("tmp", "build", "results"):
+        for name in ("tmp", "results"):
             (self.folder / name).mkdir()
         (self.folder / "results" / "mine").write_text("kept")
         self.environment = {
             **os.environ,
             "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_SKIP_PACKAGES": "1",
             "OFFRAMP_TEST_CHAOS": self.folder.name,
             "TMPDIR": str(self.folder / "tmp"),

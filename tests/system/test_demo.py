@@ -27,9 +27,7 @@ def pixels(path):
 class Demo(LeavesNothing):
     def run_to_its_end(self, run, *flags):
         # The Python of the setup, whose packages draw the contact sheet.
-        build = run.folder / "build"
-        build.mkdir()
-        (build / "venv").symlink_to(sys.prefix)
+        (run.folder / "build" / "venv").symlink_to(sys.prefix)
         self.assertEqual(run.start(*flags).wait(), 0, run.logs())
         return (run.folder / "launcher.log").read_text()
 

@@ -10,6 +10,7 @@ import unittest
 
 from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
+from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 540  # thirteen runs, each of which loads the model
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")
@@ -26,7 +27,7 @@ class LadderTest(unittest.TestCase):
             **os.environ,
             "OFFRAMP_BIN_DIR": os.environ["OFFRAMP_TEST_BIN"],
             "OFFRAMP_SKIP_PACKAGES": "1",
-            "OFFRAMP_BUILD_DIR": str(cls.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(cls.folder),
         }
         cls.done = subprocess.run(
             [

@@ -15,9 +15,7 @@ from tests.support.launched_run import ROOT, LaunchedRun
 class NumpyDemo(unittest.TestCase):
     def test_a_copied_function_runs_as_documented(self):
         with LaunchedRun() as run, tempfile.TemporaryDirectory(prefix="offramp-demo-", dir="/tmp") as folder:
-            build = run.folder / "build"
-            build.mkdir()
-            (build / "venv").symlink_to(sys.prefix)  # the demo uses its NumPy
+            (run.folder / "build" / "venv").symlink_to(sys.prefix)  # the demo uses its NumPy
 
             def typed(words):
                 done = subprocess.run(

@@ -24,7 +24,6 @@ PACKAGE = {
     "PYTHONPATH": str(ROOT / "launch" / "python"),
     "OFFRAMP_LIBRARY": str(BIN.parent / "lib" / "libofframp.so"),
     "OFFRAMP_BIN_DIR": str(BIN),
-    "PYTHONDONTWRITEBYTECODE": "1",
 }
 LOOP = """
     import sys, numpy, offramp

@@ -14,6 +14,7 @@ import unittest
 from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN, left_behind
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
+from tests.support.compiled import build_folder
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch"), "tune"]
 WORK = ("--model", "copy", "--copy-bytes", "64KiB", "--device", "cpu", "--batch", "4", "--processor", "checksum")
@@ -51,7 +52,7 @@ class Tune(unittest.TestCase):
             env={
                 **os.environ,
                 "OFFRAMP_BIN_DIR": BIN,
-                "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+                "OFFRAMP_BUILD_DIR": build_folder(self.folder),
                 "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
                 "TMPDIR": str(self.folder / "tmp"),
                 **environment,

@@ -16,6 +16,8 @@ import tempfile
 import time
 import unittest
 
+from tests.support.compiled import build_folder
+
 HERE = pathlib.Path(__file__).resolve().parent
 OFFRAMP = HERE.parents[2] / "launch" / "offramp"
 WATCHDOG_SECONDS = 40
@@ -79,7 +81,7 @@ class Stage:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("OFFRAMP_")},
             "OFFRAMP_BIN_DIR": str(programs),
-            "OFFRAMP_BUILD_DIR": str(self.folder / "build"),
+            "OFFRAMP_BUILD_DIR": build_folder(self.folder),
             "OFFRAMP_SKIP_PACKAGES": "1",
             "OFFRAMP_MODEL": "copy",  # else a run without an input is the demo
             "OFFRAMP_TEST_RUNS": str(self.folder / "runs"),
