@@ -18,6 +18,9 @@ from offramp._keys import KeysBefore
 from offramp._library import library
 from world import ROOT, WATCHDOG_SECONDS, needs_numpy, wait_for
 
+from tests.support.compiled import build_folder
+from tests.support.waiting import put_away
+
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch")]
 
 
@@ -140,12 +143,15 @@ class OwnConsumers(Loops):
                 )
                 consumer = """
                     import sys, offramp
+                    sys.dont_write_bytecode = True  # the file changes within a second
                     sys.path.insert(0, sys.argv[2])
                     import post
                     offramp.Consumer(sys.argv[1]).run(post.work)
                 """
                 while loop.poll() is None:
-                    self.python(consumer, run_dir, self.folder).wait()
+                    consuming = self.python(consumer, run_dir, self.folder)
+                    wait_for(lambda ends=(consuming, loop): any(each.poll() is not None for each in ends), "an end")
+                put_away(consuming)  # one that began after the run's end looks for it for a while
                 self.assertRegex(
                     self.end(loop, 1).splitlines()[-1],
                     rf"ConsumersFailed: 1 sample was dead-lettered, since post-processing failed: sample 'k1': {reason}\. "
@@ -646,7 +652,7 @@ def save(slab):
         """The output of `status` without --run-dir; empty without a live run."""
         done = subprocess.run(
             [*LAUNCHER, "status"],
-            env={**os.environ, "OFFRAMP_BUILD_DIR": str(self.folder / "build")},
+            env={**os.environ, "OFFRAMP_BUILD_DIR": build_folder(self.folder)},
             capture_output=True,
             text=True,
             check=False,
