@@ -1,5 +1,6 @@
 """Builds and runs the tests with ctest: the quick ones or all, optionally under the sanitizers."""
 
+import os
 import platform
 import subprocess
 import xml.etree.ElementTree
@@ -20,8 +21,8 @@ ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
-# For two cores: tests that start runs wait for half of their time.
-PARALLEL_TESTS = 4
+# Tests that start runs wait for half of their time. More than 16 of them could fill shared memory.
+TESTS_PER_CORE, MOST_PARALLEL_TESTS = 2, 16
 # The lines of a failed test's output that are printed again at the end.
 LAST_LINES = 12
 SANITIZER_OPTIONS = {
@@ -96,11 +97,15 @@ def ctest_command(places, preset, arguments, everything):
     return [
         *("ctest", "--test-dir", str(places.build_folder(preset)), "--output-on-failure", "--no-tests=error"),
         *("--test-output-truncation", "head"),
-        *("--progress", "-j", str(PARALLEL_TESTS), "--output-junit", str(report_of(places, preset))),
+        *("--progress", "-j", str(parallel_tests()), "--output-junit", str(report_of(places, preset))),
         *ONLY.get(preset, []),
         *(["-LE", f"^({'|'.join(left_out)})$"] if left_out else []),
         *arguments,
     ]
+
+
+def parallel_tests(cores=None):
+    return min(TESTS_PER_CORE * (cores or len(os.sched_getaffinity(0))), MOST_PARALLEL_TESTS)
 
 
 def slow_tests(places):

@@ -1027,6 +1027,11 @@ class BuildTest(unittest.TestCase):
         for cores, memory, jobs in ((2, 64, 2), (16, 8, 4), (16, 1, 1), (1, 64, 1)):
             self.assertEqual(jobs, build.parallel_jobs(cores, memory * gigabyte))
 
+    def test_two_tests_run_per_core(self):
+        self.assertEqual([2, 4, 16], [testing.parallel_tests(cores) for cores in (1, 2, 64)])
+        command = testing.ctest_command(Places(root="/r", build="/b"), "release", [], False)
+        self.assertEqual(str(testing.parallel_tests()), command[command.index("-j") + 1])
+
     def test_slow_tests_run_with_all_or_if_arguments_select_them(self):
         def left_out(preset, arguments, everything):
             command = testing.ctest_command(Places(root="/r", build="/b"), preset, arguments, everything)
