@@ -23,9 +23,6 @@ class GroupsCase(unittest.TestCase):
 
 
 class GroupDeaths(GroupsCase):
-    def test_deaths_between_the_steps_of_two_groups(self):
-        self.check(group_deaths.quick_cells())
-
     def test_an_optional_group_without_consumers_ends_with_the_run(self):
         with HasNoExtra(flags=OPTIONAL) as crash:
             self.assertEqual([], crash.wrong(crash.finish(), self.expected), crash.run.logs())
@@ -69,6 +66,9 @@ class GroupDeaths(GroupsCase):
 
 
 class EveryDeath(GroupsCase):
+    def test_deaths_between_the_steps_of_two_groups(self):
+        self.check(group_deaths.quick_cells())
+
     def test_every_death_in_a_run_with_groups(self):
         self.check(group_deaths.all_cells())
 

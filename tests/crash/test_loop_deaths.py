@@ -9,17 +9,15 @@ from tests.crash.crash_run import failpoints_of_the_sources
 from tests.crash.loop_deaths import LoopCell, LoopCrashRun
 
 
-@unittest.skipIf(
+needs_numpy = unittest.skipIf(
     os.environ.get("OFFRAMP_TEST_SANITIZER") or importlib.util.find_spec("numpy") is None,
     "skipped: needs NumPy, and a build without sanitizers",
 )
+
+
+@needs_numpy
 class LoopDeaths(unittest.TestCase):
     maxDiff = None
-
-    def test_killed_at_each_step(self):
-        results = loop_deaths.check_all(loop_deaths.cells())
-        print("\n" + matrix.table(results), flush=True)
-        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
     def test_a_loop_that_catches_what_submit_raises(self):
         wanted = [
@@ -41,6 +39,16 @@ class LoopDeaths(unittest.TestCase):
         self.assertEqual(
             [], [name for name in loop_deaths.LAUNCHER_DIES_AT if name not in loop_deaths.failpoints_of_a_loop()]
         )
+
+
+@needs_numpy
+class EveryDeath(unittest.TestCase):
+    maxDiff = None
+
+    def test_killed_at_each_step(self):
+        results = loop_deaths.check_all(loop_deaths.cells())
+        print("\n" + matrix.table(results), flush=True)
+        self.assertEqual({}, {f"{cell.failpoint} {cell.action}": wrong for cell, wrong in results.items() if wrong})
 
 
 class KnowsItsPast(LoopCrashRun):

@@ -190,11 +190,12 @@ def main():
     parser.add_argument("--replay", metavar="FILE")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--programs", metavar="FOLDER", help="built ones; nothing is built then, nor kept")
+    parser.add_argument("--build", metavar="FOLDER", help="build the program there, and keep nothing")
     options = parser.parse_args()
     kept = None
-    if options.programs:
-        programs, kept = options.programs, tempfile.TemporaryDirectory(prefix="offramp-fuzz-")
+    if options.build:
+        subprocess.run(["cmake", "--build", options.build, "--target", "offramp-fuzz"], check=True)
+        programs, kept = pathlib.Path(options.build, "bin/tests"), tempfile.TemporaryDirectory(prefix="offramp-fuzz-")
         folder = kept.name
     else:
         programs, folder = build(options.twins)
