@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import offramp
 from loops import results
@@ -110,8 +111,10 @@ class Lightning(World):
         module = self.mine["Module"]()
         module.fails_at = 2
         writer = self.writer(resume=True)
-        with self.assertRaisesRegex(ValueError, "no prediction"):
-            self.predict(writer, module=module)
+        with mock.patch("offramp._egress.report_abandoned") as report:
+            with self.assertRaisesRegex(ValueError, "no prediction"):
+                self.predict(writer, module=module)
+        report.assert_called_once()
         self.assertIsNone(writer._egress)
         self.predict(self.writer(resume=True))
         self.require({str(number): 2.0 * number for number in range(SAMPLES)})

@@ -48,9 +48,10 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
     `resume=True` continues an earlier run: batches that are done are predicted again, but not submitted. The loader
     must give the same batches in the same order.
 
-    Owns: an Egress, from the start of predict() to its end. An exception in predict() abandons unfinished work. Thread:
-    the Trainer's. Blocks: while all slabs are full, and at the end. Errors: BadArgument, also for
-    return_predictions=True, Lightning's default, which keeps every prediction in memory; those of Egress.
+    Owns: an Egress, from the start of predict() to its end. An exception in predict() abandons unfinished work, and
+    prints how much it was. Thread: the Trainer's. Blocks: while all slabs are full, and at the end. Errors:
+    BadArgument, also for return_predictions=True, Lightning's default, which keeps every prediction in memory; those of
+    Egress.
     """
 
     def __init__(
@@ -119,7 +120,9 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
             self._close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        self._close()
+        egress, self._egress = self._egress, None
+        if egress is not None:
+            egress.__exit__(type(exception), exception, exception.__traceback__)
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         self._close()
