@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
@@ -61,6 +62,19 @@ UniqueFd open_items_file(const std::string& path, std::uint64_t items) {
     return file;
 }
 
+[[noreturn]] void refuse_items_of(const ListIndex& job) {
+    throw Error(ErrorKind::BadInput, job.items_file + ", which identifies the job's items, is damaged",
+                "Remove it: shards then read the job's whole list of pictures");
+}
+
+std::span<const std::uint64_t> hashes_of_job(const MappedFile& file, const ListIndex& job) {
+    const std::span<const std::byte> bytes = file.bytes();
+    Header header{.magic = {}, .version = 0};
+    if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
+    if (header != Header{} || bytes.size() != sizeof header + job.items * sizeof(std::uint64_t)) refuse_items_of(job);
+    return {reinterpret_cast<const std::uint64_t*>(bytes.data() + sizeof header), job.items};
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> read_items_file(const std::string& folder, const Checkpoint& checkpoint) {
@@ -86,15 +100,18 @@ void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes) { file
 
 void copy_hashes(WholeFile& file, const ListIndex& of_job) {
     const MappedFile from(of_job.items_file);
-    const std::span<const std::byte> bytes = from.bytes();
-    Header header{.magic = {}, .version = 0};
-    if (bytes.size() >= sizeof header) std::memcpy(&header, bytes.data(), sizeof header);
-    const std::span hashes(reinterpret_cast<const std::uint64_t*>(bytes.data() + sizeof header), of_job.items);
-    if (header != Header{} || bytes.size() != sizeof header + hashes.size_bytes() ||
-        source_fingerprint(hashes) != source_fingerprint(of_job.items_hash))
-        throw Error(ErrorKind::BadInput, of_job.items_file + ", which identifies the job's items, is damaged",
-                    "Remove it: shards then read the job's whole list of pictures");
+    const std::span<const std::uint64_t> hashes = hashes_of_job(from, of_job);
+    if (source_fingerprint(hashes) != source_fingerprint(of_job.items_hash)) refuse_items_of(of_job);
     write_hashes(file, hashes);
+}
+
+void require_hashes(const ListIndex& of_job, ItemRange items, const BatchSource& source) {
+    const MappedFile from(of_job.items_file);
+    std::span<const std::uint64_t> left = hashes_of_job(from, of_job).subspan(items.begin, items.end - items.begin);
+    hash_items(source, items, [&](std::span<const std::uint64_t> some) {
+        if (!std::ranges::equal(some, left.first(some.size()))) refuse_items_of(of_job);
+        left = left.subspan(some.size());
+    });
 }
 
 bool link_items_file(const std::string& from, const std::string& path) {

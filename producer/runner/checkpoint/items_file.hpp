@@ -8,7 +8,9 @@
 
 #include "common/app/images/list_index.hpp"
 #include "common/base/files.hpp"
+#include "common/base/items.hpp"
 #include "producer/runner/checkpoint/checkpoint_file.hpp"
+#include "producer/runner/sources/batch_source.hpp"
 
 namespace offramp {
 
@@ -38,8 +40,11 @@ std::unique_ptr<WholeFile> new_items_file(const std::string& path, const WriteFa
                                           bool many_may_write = false);
 void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes);
 
-// The hashes in the items file of a job's list. Errors: SystemError; Error with BadInput if they are not the list's.
+// Copies the hashes in the items file of a job's list. Errors: SystemError; Error with BadInput if they are not the
+// list's.
 void copy_hashes(WholeFile& file, const ListIndex& of_job);
+// Compares only those of `items`, of which `source` has the keys. Errors: those of copy_hashes().
+void require_hashes(const ListIndex& of_job, ItemRange items, const BatchSource& source);
 // Makes `path` another name of the items file `from`. Returns false if it cannot: another file is there, or the file
 // system makes no such link. The file is never changed, only replaced.
 bool link_items_file(const std::string& from, const std::string& path);

@@ -153,12 +153,12 @@ TEST_F(RunCheckpointTest, TreatsOtherItemNamesAsOtherWork) {
 
 using test::Items;
 
-// A shard of a job with an index, which is asked for no item.
+// The second shard, of items "c" and "d", of a job with an index. It is asked for no other item.
 struct IndexedShard final : test::Numbered {
     IndexedShard(std::uint64_t items, ListIndex of_list) : Numbered(items), list(std::move(of_list)) {}
-    std::string_view key(std::uint64_t /*item*/) const override {
-        ADD_FAILURE() << "the key may be another shard's";
-        return {};
+    std::string_view key(std::uint64_t item) const override {
+        if (item < 2) ADD_FAILURE() << "the key is another shard's";
+        return item == 2 ? "c" : "d";
     }
     std::size_t max_key_bytes() const override { return 24; }
     const ListIndex* index() const override { return &list; }
@@ -236,11 +236,13 @@ struct ItemsOfAJob : RunCheckpointTest {
     }
     void run_of(const ListIndex& list, EarlierWork earlier) {
         const IndexedShard part(4, list);
-        RunCheckpoint checkpoint(config_of("a"), part, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
+        RunConfig config = config_of("a");
+        config.shard = "2/2";
+        RunCheckpoint checkpoint(config, part, earlier, [](const std::exception_ptr&) { ADD_FAILURE(); });
         if (checkpoint.done().empty()) complete(checkpoint, {2, 3});
     }
-    static void damage(const std::string& path) {
-        std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(20).write("?", 1);
+    static void damage(const std::string& path, std::streamoff at = 20) {
+        std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).seekp(at).write("?", 1);
     }
 
     const std::string elsewhere = "/dev/shm/offramp-test-items-" + std::to_string(::getpid());
@@ -270,6 +272,19 @@ TEST_F(ItemsOfAJob, AreComparedWithTheCheckpointOfAShardThatGoesOn) {
                 testing::AllOf(HasSubstr(kept), HasSubstr("is damaged")));
     std::filesystem::resize_file(kept, 8);
     EXPECT_THAT(test::error_of<Error>([&] { run_of(list, EarlierWork::Resumed); }), HasSubstr("is damaged"));
+}
+
+TEST_F(ItemsOfAJob, AShardComparesItsPartWhenItBegins) {
+    const std::string kept = folder.path() + "/input.items";
+    const ListIndex list = made_at(kept);
+    damage(kept, 16 + 3 * 8);
+    EXPECT_THAT(test::error_of<Error>([&] { run_of(list, EarlierWork::DoneAgain); }),
+                testing::AllOf(HasSubstr(kept), HasSubstr("is damaged"), HasSubstr("Remove it")));
+    EXPECT_FALSE(read_checkpoint(config_of("a").output + "/" + kCheckpointName));
+    made_at(kept);
+    damage(kept);  // another shard's part
+    std::filesystem::remove(config_of("a").output + "/" + kItemsFileName);
+    run_of(list, EarlierWork::DoneAgain);
 }
 
 struct GrowingInput : RunCheckpointTest {
