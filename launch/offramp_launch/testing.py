@@ -1,6 +1,5 @@
 """Builds and runs the tests with ctest: the quick ones or all, optionally under the sanitizers."""
 
-import os
 import platform
 import subprocess
 import xml.etree.ElementTree
@@ -10,6 +9,7 @@ from offramp_launch.setup import build
 from offramp_launch.setup.environment import ccache_environment
 from offramp_launch.setup.build import set_up
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
+from offramp_launch.supervision.scaling import cores_of_this_machine
 
 REQUIREMENTS = ("requirements-export.txt", "requirements-test.txt", "requirements-package.txt")
 # Suites that sanitizers cannot check: LibTorch and libzmq were not built for them, and ThreadSanitizer, which does not
@@ -21,7 +21,7 @@ ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
-# Tests that start runs wait for half of their time. More than 16 of them could fill shared memory.
+# Tests that start runs wait for half of their time. Each takes up to 1 GB of memory.
 TESTS_PER_CORE, MOST_PARALLEL_TESTS = 2, 16
 # The lines of a failed test's output that are printed again at the end.
 LAST_LINES = 12
@@ -105,7 +105,7 @@ def ctest_command(places, preset, arguments, everything):
 
 
 def parallel_tests(cores=None):
-    return min(TESTS_PER_CORE * (cores or len(os.sched_getaffinity(0))), MOST_PARALLEL_TESTS)
+    return min(TESTS_PER_CORE * (cores or cores_of_this_machine()), MOST_PARALLEL_TESTS)
 
 
 def slow_tests(places):

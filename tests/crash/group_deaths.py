@@ -52,20 +52,6 @@ OF_A_DROP = ("broker.drop", "ledger.vacate")
 # Passed only if a group spills.
 OF_A_SPILL = ("spill.written", "ledger.vacate", "ledger.passed_over", "spill.read_back")
 SPILLING = ("--group", f"{ARRAYS}=npy:2", "--group", f"{SUMS}=checksum:1,spill")
-# The kills of the quick test: the producer's by their hits, between the first group's step and the second's, and within
-# the second's.
-BETWEEN_GROUPS = {
-    "ledger.filling": (1, 9, 10),
-    "progress.written": (1, 2, 3),
-    "ledger.publish": (2,),
-    "ledger.ready": (1,),
-    "ledger.complete": (2,),
-    "ledger.free": (1,),
-    "adopt.epoch_used": (2,),
-    "adopt.producer_named": (1,),
-    "ledger.abandon": (2,),
-}
-QUICK_CONSUMERS = ("consumer.work_ended", "consumer.release")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,18 +222,16 @@ def failpoints_of(program):
 
 
 def quick_cells():
-    producers = [GroupCell(name, "producer", "kill", hit=hit) for name, hits in BETWEEN_GROUPS.items() for hit in hits]
-    consumers = [
-        GroupCell(name, "consumer", "kill", hit=2, group=group, optional=group == EXTRA)
-        for name, group in zip(QUICK_CONSUMERS, (SUMS, EXTRA))
-    ]
-    dead_letters = [GroupCell("ledger.dead_letter", "producer", "kill", poisoned=SUMS)]
-    drops = [
+    """One of each kind."""
+    return [
+        GroupCell("ledger.complete", "producer", "kill", hit=2),
+        GroupCell("consumer.work_ended", "consumer", "kill", hit=2, group=SUMS),
+        GroupCell("consumer.release", "consumer", "kill", hit=2, group=EXTRA, optional=True),
+        GroupCell("ledger.dead_letter", "producer", "kill", poisoned=SUMS),
         GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, optional=True),
-        GroupCell("ledger.vacate", "producer", "kill", group=EXTRA, drops=True),
         GroupCell("broker.drop", "producer", "kill", hit=2, group=EXTRA, drops=True),
+        *spills(hits=(1,))[:1],
     ]
-    return [*producers, *consumers, *dead_letters, *drops, *spills(hits=(1,))]
 
 
 def spills(hits):

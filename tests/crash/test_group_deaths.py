@@ -23,6 +23,9 @@ class GroupsCase(unittest.TestCase):
 
 
 class GroupDeaths(GroupsCase):
+    def test_a_death_of_each_kind(self):
+        self.check(group_deaths.quick_cells())
+
     def test_an_optional_group_without_consumers_ends_with_the_run(self):
         with HasNoExtra(flags=OPTIONAL) as crash:
             self.assertEqual([], crash.wrong(crash.finish(), self.expected), crash.run.logs())
@@ -66,9 +69,6 @@ class GroupDeaths(GroupsCase):
 
 
 class EveryDeath(GroupsCase):
-    def test_deaths_between_the_steps_of_two_groups(self):
-        self.check(group_deaths.quick_cells())
-
     def test_every_death_in_a_run_with_groups(self):
         self.check(group_deaths.all_cells())
 

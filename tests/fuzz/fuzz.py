@@ -194,7 +194,7 @@ def main():
     options = parser.parse_args()
     kept = None
     if options.build:
-        subprocess.run(["cmake", "--build", options.build, "--target", "offramp-fuzz"], check=True)
+        subprocess.run(["cmake", "--build", options.build, "--parallel", "2", "--target", "offramp-fuzz"], check=True)
         programs, kept = pathlib.Path(options.build, "bin/tests"), tempfile.TemporaryDirectory(prefix="offramp-fuzz-")
         folder = kept.name
     else:

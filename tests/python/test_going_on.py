@@ -456,7 +456,7 @@ class Pending(unittest.TestCase):
         for how in ("rewritten", "appended"):
             with self.subTest(how):
                 printed = subprocess.run(
-                    [sys.executable, "-c", textwrap.dedent(limited), self.folder, how],
+                    [sys.executable, "-B", "-c", textwrap.dedent(limited), self.folder, how],
                     capture_output=True,
                     text=True,
                     check=True,

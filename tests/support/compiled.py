@@ -1,4 +1,7 @@
-"""Compiled Python files, which all tests share."""
+"""
+Compiled Python files, which all tests share. A Python that limits the size of its files must not write them (-B): it
+would leave truncated ones.
+"""
 
 import os
 import pathlib

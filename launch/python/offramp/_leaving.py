@@ -23,9 +23,13 @@ def _report(stats: Stats, is_resumable: bool) -> None:
     finished = stats.samples_completed + stats.samples_dropped + stats.samples_dead_lettered
     abandoned = stats.samples_submitted - finished
     if abandoned > 0:
-        remedy = ". To process them, start again with resume=True and pending()" if is_resumable else ""
+        remedy = (
+            ". To process them, start again with resume=True, in a loop of your own with pending()"
+            if is_resumable
+            else ""
+        )
         print(
-            f"offramp: the block was left by an exception: {abandoned} of {stats.samples_submitted} submitted samples were abandoned{remedy}",
+            f"offramp: an exception abandoned {abandoned} of {stats.samples_submitted} submitted samples{remedy}",
             file=sys.stderr,
             flush=True,
         )

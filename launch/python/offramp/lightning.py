@@ -49,7 +49,7 @@ class PredictionWriter(callbacks.BasePredictionWriter):  # type: ignore[misc]  #
     must give the same batches in the same order.
 
     Owns: an Egress, from the start of predict() to its end. An exception in predict() abandons unfinished work, and
-    prints how much it was. Thread: the Trainer's. Blocks: while all slabs are full, and at the end. Errors:
+    prints how many samples. Thread: the Trainer's. Blocks: while all slabs are full, and at the end. Errors:
     BadArgument, also for return_predictions=True, Lightning's default, which keeps every prediction in memory; those of
     Egress.
     """

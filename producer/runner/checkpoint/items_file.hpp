@@ -43,7 +43,7 @@ void write_hashes(WholeFile& file, std::span<const std::uint64_t> hashes);
 // Copies the hashes in the items file of a job's list. Errors: SystemError; Error with BadInput if they are not the
 // list's.
 void copy_hashes(WholeFile& file, const ListIndex& of_job);
-// Compares only those of `items`, of which `source` has the keys. Errors: those of copy_hashes().
+// Compares only the hashes of `items` with the keys of `source`. Errors: those of copy_hashes().
 void require_hashes(const ListIndex& of_job, ItemRange items, const BatchSource& source);
 // Makes `path` another name of the items file `from`. Returns false if it cannot: another file is there, or the file
 // system makes no such link. The file is never changed, only replaced.

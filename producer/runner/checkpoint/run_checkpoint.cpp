@@ -233,8 +233,7 @@ RunCheckpoint::RunCheckpoint(const RunConfig& config, const BatchSource& source,
     const bool is_linked =
         index != nullptr && link_items_file(index->items_file, lock_.folder().through(folder_ + "/" + kItemsFileName));
     if (is_linked && config.durable) flush_names(folder_, write_failure(folder_, ""));
-    // Each shard compares its own part, so that all of the job's file is compared. The whole of it is when the shard is
-    // resumed or merged.
+    // Each shard compares its own part of the job's file when it begins. A resumed shard and the merge compare all.
     if (is_linked && !found) require_hashes(*index, share_of(source, config), source);
     const bool is_there =
         found ? found->items() == source.items() && hashes_in(folder_, *found).has_value() : is_linked;
