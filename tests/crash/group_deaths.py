@@ -23,7 +23,7 @@ from tests.crash.crash_run import (
     failpoints_of_the_sources,
     undisturbed,
 )
-from tests.crash.matrix import ASLEEP, ELSEWHERE, SETTING_UP, WITHOUT_A_SLAB, Cell
+from tests.crash.matrix import ASLEEP, ELSEWHERE, RECOVERY, SETTING_UP, WITHOUT_A_SLAB, Cell
 from tests.support.done_items import items_of_checkpoint, items_of_checksums
 
 SAMPLES_OF_A_SLAB = 4
@@ -46,6 +46,8 @@ HITS_OF_LATER_SLABS = (9, 10, 11)  # two groups acquire 4 slabs before the run h
 JOBS = 3
 # An unused slab of each group is abandoned when the next producer takes over.
 ABANDON = ("ledger.filling#10:kill",)
+# Two groups complete each of the 4 slabs at most, so that a third one has a consumer by then, which sees the death.
+ALL_JOINED = ("ledger.complete#9:kill",)
 # Passed only if consumers die on a slab.
 OF_A_DEAD_LETTER = ("ledger.dead_letter", "dead_letter.write")
 OF_A_DROP = ("broker.drop", "ledger.vacate")
@@ -73,13 +75,21 @@ class GroupCell(Cell):
         return matrix.Order(self.failpoint, self.action, self.hit)
 
     @property
+    def sees_a_recovery(self):
+        return self.program == "consumer" and SETTING_UP.get(self.failpoint) == (RECOVERY,)
+
+    @property
     def setting_up(self):
         if self.failpoint in OF_A_DROP or self.spills:
             return ASLEEP
+        if self.sees_a_recovery:
+            return ALL_JOINED
         return ABANDON if self.failpoint == "ledger.abandon" else SETTING_UP.get(self.failpoint, ())
 
     @property
     def flags(self):
+        if self.sees_a_recovery and self.group == EXTRA:
+            return ALL
         if self.drops:
             return DROPPING
         return OPTIONAL if self.optional else ()
