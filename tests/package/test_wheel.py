@@ -96,7 +96,7 @@ class Wheel(unittest.TestCase):
             metadata = email.message_from_bytes(archive.read(f"offramp-{VERSION}.dist-info/METADATA"))
             archive.extractall(self.world / "opened")
         self.assertEqual(
-            (VERSION, ">=3.9", ["numpy", 'rich>=13; extra == "top"']),
+            (VERSION, ">=3.9", ["numpy", 'rich>=13; extra == "top"', 'obstore<1,>=0.8; extra == "stores"']),
             (metadata["Version"], metadata["Requires-Python"], metadata.get_all("Requires-Dist")),
         )
         bundled = {name.rpartition("/")[2] for name in names if name.startswith("offramp.libs/")}
