@@ -21,7 +21,7 @@ ONLY = {"tsan": ["-L", "threads"]}
 # The label of suites of minutes that --all adds to the quick tests. Arguments that select tests select among all.
 SLOW = "slow"
 SELECTING = ("-R", "--tests-regex", "-L", "--label-regex", "-I", "--tests-information", "--rerun-failed")
-# Tests that start runs wait for half of their time. Each takes up to 1 GB of memory.
+# Tests that start runs wait for half of their time. Measured on two cores; the limit bounds their memory.
 TESTS_PER_CORE, MOST_PARALLEL_TESTS = 2, 16
 # The lines of a failed test's output that are printed again at the end.
 LAST_LINES = 12

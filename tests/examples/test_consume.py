@@ -14,8 +14,8 @@ import tempfile
 import unittest
 
 from test_examples import BUILD, HERE, configure, install, run
-from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 from tests.support.compiled import build_folder
+from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
 
 OFFRAMP = pathlib.Path(__file__).resolve().parents[2] / "launch" / "offramp"
 

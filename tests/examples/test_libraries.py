@@ -13,9 +13,9 @@ import tempfile
 import textwrap
 import unittest
 
+from tests.support.compiled import build_folder
 from tests.support.launched_run import ROOT
 from tests.support.waiting import WATCHDOG_SECONDS, put_away
-from tests.support.compiled import build_folder
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROCESSORS = HERE / "processors"

@@ -10,11 +10,11 @@ import tempfile
 import time
 import uuid
 
+from tests.support.compiled import build_folder
 from tests.support.database_rows import comparable
 from tests.support.launched_run import ROOT, Launched
 from tests.support.marked_processes import processes_marked
 from tests.support.real_run import OWN
-from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 120
 # Marks the processes of a world, which inherit this variable.

@@ -11,9 +11,9 @@ import sys
 import tempfile
 import time
 
+from tests.support.compiled import build_folder
 from tests.support.gate import Gate
 from tests.support.marked_processes import processes_marked
-from tests.support.compiled import build_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATCHDOG_SECONDS = 240

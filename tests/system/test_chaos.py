@@ -16,10 +16,10 @@ import unittest
 
 from test_hosts import in_python
 
+from tests.support.compiled import build_folder
 from tests.support.launched_run import ROOT
 from tests.support.marked_processes import processes_marked
 from tests.support.waiting import put_away, wait_for
-from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 300  # two to five runs
 COPY = (

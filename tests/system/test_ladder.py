@@ -8,9 +8,9 @@ import subprocess
 import tempfile
 import unittest
 
+from tests.support.compiled import build_folder
 from tests.support.launched_run import ROOT
 from tests.support.real_run import left_behind
-from tests.support.compiled import build_folder
 
 WATCHDOG_SECONDS = 540  # thirteen runs, each of which loads the model
 KEYS = ("sequential", "workers", "pool", "async-pageable", "async", "streams", "compute-alone")

@@ -11,10 +11,10 @@ import sys
 import tempfile
 import unittest
 
+from tests.support.compiled import build_folder
 from tests.support.launched_run import ROOT
 from tests.support.real_run import BIN, left_behind
 from tests.support.waiting import WATCHDOG_SECONDS, put_away, wait_for
-from tests.support.compiled import build_folder
 
 LAUNCHER = [sys.executable, "-E", "-s", "-B", str(ROOT / "launch" / "offramp_launch"), "tune"]
 WORK = ("--model", "copy", "--copy-bytes", "64KiB", "--device", "cpu", "--batch", "4", "--processor", "checksum")
