@@ -107,9 +107,10 @@ class Gpu final : public offramp::support::MadeUpGpu {
     int call(const char* function, bool needs_context, Work work) {
         std::unique_lock lock(mutex_);
         if (needs_context && lost_) return fault_.error;
-        ++calls_;
+        const bool counts = fault_.function.empty() || fault_.function == function;
+        if (counts) ++calls_;
         const bool again = fault_.kind == GpuFault::Kind::Function && faulty_function_ == function;
-        if (calls_ != fault_.at && !again) return work(lock);
+        if (!(counts && calls_ == fault_.at) && !again) return work(lock);
         faulty_function_ = function;
         if (fault_.kind == GpuFault::Kind::Stall) {
             stalled_ = true;
@@ -478,8 +479,8 @@ offramp::support::MadeUpGpu* made_up_gpu() { return &gpu(); }
 
 // For tests in Python. The number of a kind is that of GpuFault::Kind.
 void made_up_gpu_restart() { gpu().restart(); }
-void made_up_gpu_fail(int at, int error, int kind) {
-    gpu().fail({.at = at, .error = error, .kind = static_cast<GpuFault::Kind>(kind)});
+void made_up_gpu_fail(int at, int error, int kind, const char* function) {
+    gpu().fail({.at = at, .error = error, .kind = static_cast<GpuFault::Kind>(kind), .function = function});
 }
 const char* made_up_gpu_faulty_function() {
     static std::string function;

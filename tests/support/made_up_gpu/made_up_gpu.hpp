@@ -6,7 +6,8 @@
 
 namespace offramp::support {
 
-// The fault of a made-up GPU: its call number `at`, counted from 1, fails with CUDA's `error`.
+// The fault of a made-up GPU: its call number `at`, counted from 1, fails with CUDA's `error`. Threads call it in any
+// order, so only the number of a call of one `function` means the same in each run.
 struct GpuFault {
     enum class Kind {
         Once,      // this call only
@@ -17,6 +18,7 @@ struct GpuFault {
     int at = 0;  // 0: no fault
     int error = 0;
     Kind kind = Kind::Once;
+    std::string function{};  // the one whose calls count; empty: all do
 };
 
 // Controls a libcuda.so.1 that works without a GPU, in this process. Its memory is the host's. Work that was submitted
