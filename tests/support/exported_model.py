@@ -15,8 +15,8 @@ EXPORT_SECONDS = 1500
 # Shared by all exports of a test: facts about a Python, and PyTorch's compiled modules.
 BUILD = tempfile.TemporaryDirectory(prefix="offramp-exports-")
 # PyTorch compiles and loads a test program per set of vector instructions, half of a small network's export time.
-# Without them it writes plain C++, which is just as valid for tests.
-PLAIN = {"TORCHINDUCTOR_VEC_ISA_OK": "0"}
+# Without them it writes plain C++, which is just as valid for tests. So is unoptimized code around the kernels.
+PLAIN = {"TORCHINDUCTOR_VEC_ISA_OK": "0", "AOT_INDUCTOR_COMPILE_WRAPPER_OPT_LEVEL": "O0"}
 
 
 def networks_in(folder, text):
