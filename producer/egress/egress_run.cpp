@@ -71,8 +71,8 @@ void EgressRun::recover() {
     listener_.check_input(recovery.progress());
     std::vector<std::shared_ptr<SpillStore>> spills;
     for (const ConsumerGroup& group : groups()) spills.push_back(make_spill(group));
-    recovery.take_up(
-        {.batch = options_.stream.batch, .items = options_.items, .starts = std::move(options_.batch_starts)}, spills);
+    recovery.take_up({.batch = options_.stream.batch, .items = options_.items, .starts = options_.batch_starts},
+                     spills);
     listener_.check_kept(recovery.progress(), recovery.predecessor());
     predecessor_ = recovery.predecessor();
     const std::vector<Predecessor> by_group = recovery.by_group();
