@@ -6,6 +6,7 @@ import os
 import sys
 
 from offramp_launch.exit_code import ExitCode, LaunchError, NO_ROOM, UsageError
+from offramp_launch.help_pages import print_page
 from offramp_launch.places import here
 from offramp_launch.standard_streams import lost_stream
 
@@ -81,7 +82,7 @@ def carry_out(argv):
             os.environ.pop("OFFRAMP_HTTP", None)  # programs would refuse the unknown setting
         os.environ.pop("OFFRAMP_UPLOADER", None)  # of another run, if a processor starts this command
         if not has(command, "own-help") and {"-h", "--help"}.intersection(arguments) and command != "help":
-            return help_of(places, command)
+            return print_page(places, command, has(command, "sets-up"))
         if has(command, "sets-up"):
             places.keep_compiled()
         if has(command, "programs"):
@@ -122,12 +123,4 @@ def refuse_command(places, typed):
 
 def usage(places, _):
     print((places.launch / ("usage-installed.txt" if places.is_installed else "usage.txt")).read_text(), end="")
-    return int(ExitCode.OK)
-
-
-def help_of(places, command):
-    """Prints the command's page of launch/help, with the set-up's flags for commands that set up."""
-    print((places.launch / "help" / f"{command}.txt").read_text(), end="")
-    if has(command, "sets-up") and not places.is_installed:
-        print((places.launch / "help" / "toolchain-flags.txt").read_text(), end="")
     return int(ExitCode.OK)

@@ -7,9 +7,9 @@ import time
 
 from offramp_launch import groups, interrupts, output_folder, sink, summary
 from offramp_launch.arguments import count, hide_query, names_in, take_values
-from offramp_launch.commands import help_of
 from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError, in_one_line
 from offramp_launch.failure import dead_letters_failure
+from offramp_launch.help_pages import print_page
 from offramp_launch.joined_run_dir import (
     PRODUCERS_OWN,
     JoinedRunDir,
@@ -190,7 +190,7 @@ def require_consumer_flags(argv, command, besides):
 
 def print_help(places):
     """Adds the flags from the program's help, since only the processors document their settings."""
-    help_of(places, "consume")
+    print_page(places, "consume", sets_up=True)
     if not places.consumer().exists():
         print("\nAll flags of consumers are listed here once `./launch/offramp setup` has built the programs.")
         return int(ExitCode.OK)

@@ -9,6 +9,7 @@ from offramp_launch import interrupts
 from offramp_launch.arguments import names_in, refuse, take_all, take_values
 from offramp_launch.exit_code import ExitCode
 from offramp_launch.groups import FLAG, parsed
+from offramp_launch.help_pages import print_page
 from offramp_launch.setup.build import set_up_programs
 from offramp_launch.setup.toolchain import FLAGS as TOOLCHAIN_FLAGS
 from offramp_launch.stores.place import url_given
@@ -108,9 +109,7 @@ def run(places, argv):
 
 
 def run_help(places):
-    from offramp_launch.commands import help_of
-
-    help_of(places, "run")
+    print_page(places, "run", sets_up=True)
     if places.is_installed and not places.producer().exists():
         print("\nThis package has no runner for models; without --model and --input it is `offramp demo`.")
         return int(ExitCode.OK)
