@@ -10,7 +10,7 @@ import math
 import sys
 from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
-from offramp._dtypes import OF_ARRAY_TYPE, DType, array_type, dtype_of
+from offramp._dtypes import OF_ARRAY_TYPE, ArrayInterface, DType, dtype_of
 from offramp._errors import BadArgument
 from offramp._exchange import Exchanged, attribute, of_cuda_interface, of_dlpack, outcome
 from offramp._order import ROW_MAJOR, Layout, Order, Shape, order_of, outermost_first
@@ -251,7 +251,8 @@ def _of_exchanged(
                 f"'{name}' must be copied first, because the loop may write to it, or the run has another layout, and NumPy is not installed. Install "
                 "it; or submit a dense array with copy=False"
             )
-        made = _copied_by_numpy(_numpy().asarray(_Interface(array)), order)
+        interface = ArrayInterface(array.owner, array.address, array.dtype, array.shape, array.strides)
+        made = _copied_by_numpy(_numpy().asarray(interface), order)
         address = made.__array_interface__["data"][0]
         return Outputs(made, address, array.dtype, array.shape, "cpu", order, is_own=True)
     return _copied_on_the_device(name, given, array, order, stream)
@@ -273,27 +274,12 @@ def concatenated(each: Sequence[Outputs], stream: object) -> Outputs | None:
     if first.device != "cpu" or numpy is None:
         return None
     flat = [
-        Exchanged(array.owner, array.address, array.dtype, (elements,), None, "cpu", 0)
+        ArrayInterface(array.owner, array.address, array.dtype, (elements,))
         for array in each
         if (elements := math.prod(extent or 0 for extent in array.shape))
     ]
-    made = numpy.concatenate([_Interface(array) for array in flat]) if flat else numpy.empty(0, "uint8")
+    made = numpy.concatenate(flat) if flat else numpy.empty(0, "uint8")
     return first._replace(owner=made, address=made.__array_interface__["data"][0], memory=None, is_own=True)
-
-
-class _Interface:
-    """An array interface for NumPy; keeps the array alive."""
-
-    def __init__(self, array: Exchanged):
-        self._owner = array.owner
-        size = array.dtype.bits // 8
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (array.address, True),
-            "typestr": array_type(array.dtype),
-            "shape": array.shape,
-            "strides": None if array.strides is None else tuple(stride * size for stride in array.strides),
-        }
 
 
 def _copied_on_the_device(name: str, given: Any, array: Exchanged, order: Order, stream: object) -> Outputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 from offramp._errors import BadArgument, Protocol
 
@@ -70,6 +70,23 @@ def array_type(dtype: DType) -> str:
 
 
 OF_ARRAY_TYPE = {array_type(dtype): dtype for dtype in ALL if dtype.name != "bfloat16"}
+
+
+class ArrayInterface:
+    """Memory for numpy.asarray(), read-only. Keeps the owner alive. `strides`: in elements; None: row-major."""
+
+    def __init__(
+        self, owner: object, address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None
+    ):
+        self._owner = owner
+        size = dtype.bits // 8
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),
+            "typestr": array_type(dtype),
+            "shape": tuple(shape),
+            "strides": None if strides is None else tuple(stride * size for stride in strides),
+        }
 
 
 def bfloat16_of_numpy() -> Any:

@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, NamedTuple, Sequence
 
 from offramp import _abi
-from offramp._dtypes import DType, array_type, bfloat16_of_numpy, dtype_of_codes
+from offramp._dtypes import ArrayInterface, DType, array_type, bfloat16_of_numpy, dtype_of_codes
 from offramp._errors import BadArgument, NoSuchTensor, TurnOver
 from offramp._memory import Mapping as _Mapping
 from offramp._memory import Mappings
@@ -65,25 +65,6 @@ class _Row(NamedTuple):
     end: int
 
 
-class _Bytes:
-    """
-    The base object of every view of a tensor: a weak reference to it detects remaining views. Keeps the mapping alive.
-    """
-
-    def __init__(
-        self, mapping: _Mapping | None, address: int, dtype: DType, shape: Sequence[int], strides: Sequence[int]
-    ):
-        self._mapping = mapping
-        size = dtype.bits // 8
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, True),
-            "typestr": array_type(dtype),
-            "shape": tuple(shape),
-            "strides": tuple(stride * size for stride in strides),
-        }
-
-
 def _rows_of(tensor: _abi.Tensor) -> tuple[int, int, list[_Row]]:
     """
     The samples of a tensor whose samples differ: the address of the lowest, the number of elements to the end of the
@@ -129,7 +110,7 @@ class Slab:
         self._samples: tuple[Sample, ...] | None = None
         self._arrays: dict[str, Any] = {}
         self._tensors_of_torch: dict[str, Any] = {}
-        self._views: list[tuple[str, weakref.ref[_Bytes]]] = []
+        self._views: list[tuple[str, weakref.ref[Any]]] = []  # base objects, which live as long as views
         self.name = given.name.decode(errors="replace")  # Egress(name=)
 
     def __repr__(self) -> str:
@@ -263,7 +244,7 @@ class Slab:
             array.flags.writeable = False
         else:
             mapping, address = self._find(address, size)
-            data = _Bytes(mapping, address, info.dtype, shape, strides)
+            data = ArrayInterface(mapping, address, info.dtype, shape, strides)
             array = numpy.asarray(data)
             self._views.append((info.name, weakref.ref(data)))
         return array if wider is None else array.view(wider)
