@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO, Callable, Iterable, Mapping
+from typing import IO, Any, Callable, Iterable, Mapping
 
 from offramp import _validate
 from offramp._errors import BadArgument, ConsumersFailed, Error, LibraryNotFound, Timeout
@@ -125,16 +125,10 @@ class OwnConsumers:
         while not os.path.exists(f"{self._run_dir}/live/control.sock"):  # the command has not connected to the run yet
             self.require_alive()
             time.sleep(LOOK_AGAIN_SECONDS)
-        done = subprocess.run(
-            [*launcher_command("scale"), consumers, "--run-dir", self._run_dir],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
+        code, _, message = run_launcher("scale", consumers, "--run-dir", self._run_dir)
+        if code != 0:
             self.require_alive()
-            raise BadArgument(final_messages(done.stdout + done.stderr))
+            raise BadArgument(message)
 
     def close(self) -> None:
         """Waits until the command and all its consumers have exited."""
@@ -221,6 +215,19 @@ def launcher_command(command: str) -> list[str]:
     )
 
 
+def run_launcher(command: str, *arguments: str, **options: Any) -> tuple[int, str, str]:
+    """Exit code, output and final messages of a command. `options`: those of subprocess.run()."""
+    done = subprocess.run(
+        [*launcher_command(command), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+    return done.returncode, done.stdout, final_messages(done.stdout + done.stderr)
+
+
 def launcher_environment() -> dict[str, str]:
     """For commands that run consumers: the programs of the library's place, and this interpreter."""
     environment = {
@@ -236,16 +243,10 @@ def launcher_environment() -> dict[str, str]:
 
 def run_dir_of(url: str) -> str | None:
     """The run directory of the work in an object store; None without work. Errors: BadArgument."""
-    done = subprocess.run(
-        [*launcher_command("run-dir-of-a-url"), url],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise BadArgument(in_python(final_messages(done.stdout + done.stderr)))
-    return done.stdout.strip() or None
+    code, output, message = run_launcher("run-dir-of-a-url", url)
+    if code != 0:
+        raise BadArgument(in_python(message))
+    return output.strip() or None
 
 
 def _programs() -> str | None:
@@ -255,8 +256,8 @@ def _programs() -> str | None:
     return str(folder) if os.path.isabs(named) and (folder / "offramp-consumer").exists() else None
 
 
-def flags_of(settings: Mapping[str, object]) -> list[str]:
-    """The settings as flags. Errors: BadArgument, which names the fix."""
+def values_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """The settings as texts, by flag. Errors: BadArgument, which names the fix."""
     values: dict[str, str] = {}
     for name, value in settings.items():
         if not isinstance(name, str) or not name.strip("-_"):
@@ -267,14 +268,17 @@ def flags_of(settings: Mapping[str, object]) -> list[str]:
         if flag in values:
             raise BadArgument(f"the setting '{flag}' is given twice. Give it once")
         values[flag] = _validate.encodable(f"the setting '{name}'", _value_of(flag, value))
-    return [f"--{flag}={value}" for flag, value in values.items()]
+    return values
+
+
+def flags_of(settings: Mapping[str, object]) -> list[str]:
+    """The settings as flags. Errors: those of values_of()."""
+    return [f"--{flag}={value}" for flag, value in values_of(settings).items()]
 
 
 def is_durable(settings: Mapping[str, object]) -> bool:
-    """Whether results and checkpoint have to survive a power cut. Errors: BadArgument, as flags_of()."""
-    yes = ("true", "1")
-    given = [flag for flag in flags_of(settings) if flag.startswith("--durable=")]
-    return given[0].partition("=")[2] in yes if given else os.environ.get("OFFRAMP_DURABLE") in yes
+    """Whether results and checkpoint have to survive a power cut. Errors: those of values_of()."""
+    return values_of(settings).get("durable", os.environ.get("OFFRAMP_DURABLE")) in ("true", "1")
 
 
 def flag_of(name: str) -> str:

@@ -43,12 +43,12 @@ def require_none(run_dir: str, since: float, samples: int) -> None:
         reason = reason_of_the_first(run_dir, since)
         raise ConsumersFailed(
             f"{lost} dead-lettered, since post-processing failed{': ' * bool(reason)}{reason}. Inspect them: "
-            f"{_launcher()} dead-letters list --run-dir {run_dir}",
+            f"{typed_launcher()} dead-letters list --run-dir {run_dir}",
             DEAD_LETTERS,
         )
 
 
-def _launcher() -> str:
+def typed_launcher() -> str:
     """The launcher's command, as typed from any folder: a checkout's, or the installed one."""
     of_checkout = pathlib.Path(__file__).resolve().parents[2] / "offramp"
     return str(of_checkout) if of_checkout.is_file() else "offramp"

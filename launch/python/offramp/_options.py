@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Mapping
 
 from offramp import _abi, _validate
-from offramp._consumers import flags_of, require_files
+from offramp._consumers import OPTIONS, require_files, values_of
 from offramp._dtypes import dtype_of
 from offramp._errors import BadArgument, CannotWrite, NotPermitted
 from offramp._groups import MOST_CONSUMERS, Groups
@@ -86,7 +86,7 @@ def require_complete(own: Mapping[str, Any]) -> None:
     if own["consumers"] is not None:
         _validate.whole("consumers", own["consumers"], MOST_CONSUMERS, f"1 to {MOST_CONSUMERS}")
     if own["settings"] is not None:
-        flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
+        values_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
     require_files(processor)
 
 
@@ -99,7 +99,7 @@ def _require_complete_groups(groups: Groups, own: Mapping[str, Any]) -> None:
     if _validate.store_url("output", own["output"]):
         raise BadArgument("output is in an object store, which does not go with groups yet. Give a folder")
     if own["settings"] is not None:
-        flags_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
+        values_of(_validate.mapping("settings", own["settings"], "{'png-level': 3}"))
     names: dict[str, str] = {}
     for name, group in groups.items():
         if (other := names.setdefault(group.processor, name)) != name:
@@ -119,13 +119,11 @@ def facts_of(
         raise BadArgument(
             f"the identity cannot be stored as JSON: {problem}. Give a str, or a mapping of strings and numbers"
         ) from None
-    options = next(
-        (flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith("--processor-option=")), None
-    )
+    options = values_of(settings).get(OPTIONS)
     return {
         "identity": identity_text,
         "processor": processor or "",
-        **({"processor-option": json.dumps(options)} if options else {}),
+        **({OPTIONS: json.dumps(options)} if options else {}),
     }
 
 

@@ -20,14 +20,13 @@ import os
 import pathlib
 import secrets
 import sqlite3
-import subprocess
 import sys
 import threading
 from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from offramp import _validate
 from offramp._checkpoint import NAME as CHECKPOINT
-from offramp._consumers import OPTIONS, final_messages, flags_of, in_python, launcher_command, launcher_environment
+from offramp._consumers import OPTIONS, flag_of, flags_of, in_python, launcher_environment, run_launcher, values_of
 from offramp._dead_letters import DEAD_LETTERS
 from offramp._egress import Egress
 from offramp._errors import BadArgument, CannotWrite, ConsumersFailed
@@ -130,16 +129,14 @@ class SharedWork:
                 "output is in an object store, which does not go with several ranks. Give a folder that all ranks reach "
                 "at the same path, and copy the results from there"
             )
-        if refused := [
-            name for name in settings if name.strip("-").replace("_", "-") in ("overwrite", "samples-folder")
-        ]:
+        if refused := [name for name in settings if flag_of(name) in ("overwrite", "samples-folder")]:
             raise BadArgument(
                 f"the setting '{refused[0]}' does not go with several ranks. Omit it, or give another output"
             )
         self.output = os.path.abspath(_validate.path("output", output))
         self.rank, self.ranks, self.processor = rank, ranks, processor
-        options = [flag.partition("=")[2] for flag in flags_of(settings) if flag.startswith(f"--{OPTIONS}=")]
-        self.zarr_index = next((each[6:] for each in ",".join(options).split(",") if each.startswith("index=")), "")
+        options = values_of(settings).get(OPTIONS, "").split(",")
+        self.zarr_index = next((each[6:] for each in options if each.startswith("index=")), "")
         self.writes_zarr = ZARR_WRITER in processor.split(",")
         self.settings = {**settings, "samples-folder": self.output}
         self.folder = pathlib.Path(self.output, SHARDS)
@@ -221,23 +218,15 @@ class SharedWork:
 
     def _merge(self, ranks: int, lock: int) -> None:
         flags = flags_of({name: value for name, value in self.settings.items() if name != "samples-folder"})
-        command = [*launcher_command("merge-ranks"), "--ranks", str(ranks), "--output", self.output]
+        command = ["merge-ranks", "--ranks", str(ranks), "--output", self.output]
         command += ["--items", str(ranks * ITEMS_OF_A_RANK), "--lock-fd", str(lock), "--processor", self.processor]
-        done = subprocess.run(
-            [*command, *flags],
-            env=launcher_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            pass_fds=(lock,),  # held until the merge's last program exits, also if this process dies
-        )
-        if done.returncode != 0:
+        # The lock is held until the merge's last program exits, also if this process dies.
+        code, _, message = run_launcher(*command, *flags, env=launcher_environment(), pass_fds=(lock,))
+        if code != 0:
             again = "start all ranks again with resume=True" if self.ranks else "merge again"
             raise ConsumersFailed(
-                f"the results of the {ranks} ranks are complete, but not merged: "
-                f"{in_python(final_messages(done.stdout + done.stderr))}. Then {again}",
-                done.returncode,
+                f"the results of the {ranks} ranks are complete, but not merged: {in_python(message)}. Then {again}",
+                code,
             )
 
     def _read(self) -> dict[str, Any] | None:

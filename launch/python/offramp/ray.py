@@ -17,14 +17,14 @@ import pathlib
 import secrets
 import shlex
 import signal
-import subprocess
 import sys
 import threading
 import time
 from typing import Any, Callable, Iterator, Mapping, NoReturn, Sequence
 
 from offramp import _ray_worker, _validate
-from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, launcher_command
+from offramp._consumers import LAST_OUTPUT_BYTES, final_messages, run_launcher
+from offramp._dead_letters import typed_launcher
 from offramp._errors import BadArgument, Error, RunInUse, SystemFailure
 from offramp._packages import needs
 from offramp._ray_worker import FIRST_SIGNAL, TRY_AGAIN, Worker, begin_of, log_path
@@ -132,25 +132,17 @@ def require(pause: float, needs: Mapping[str, float], flags: Sequence[str]) -> N
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
     """The output of `job status --json`. Errors: BadArgument, or Error with the command's code and message."""
-    done = subprocess.run(
-        [*launcher_command("job"), "status", "--json", "--job", str(folder)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        problem = BadArgument if done.returncode == BadArgument.code else Error
-        refused = problem(final_messages(done.stdout + done.stderr))
-        refused.code = done.returncode if done.returncode > 0 else FIRST_SIGNAL - done.returncode
+    code, output, message = run_launcher("job", "status", "--json", "--job", str(folder))
+    if code != 0:
+        refused = (BadArgument if code == BadArgument.code else Error)(message)
+        refused.code = code if code > 0 else FIRST_SIGNAL - code
         raise refused
-    status: dict[str, Any] = json.loads(done.stdout)
+    status: dict[str, Any] = json.loads(output)
     return status
 
 
 def command_on_nodes(given: str | None) -> str:
-    of_checkout = pathlib.Path(__file__).resolve().parents[2] / "offramp"
-    return given or (str(of_checkout) if of_checkout.is_file() else "offramp")
+    return given or typed_launcher()
 
 
 @contextlib.contextmanager
