@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import secrets
+import sys
 import threading
 import time
 import warnings
@@ -36,7 +37,6 @@ from offramp._hook import KeySource, Select, tapped
 from offramp._metadata import json_of, limit_for
 from offramp._keys import Key, KeysBefore, file_names_of, key_text_of, keys_of, require_one_key_each
 from offramp._launched import ENDED_BY_THE_USER
-from offramp._leaving import report_abandoned, warn_of_no_batch
 from offramp._library import library, path_of
 from offramp._numbering import Numbering
 from offramp._options import (
@@ -50,7 +50,7 @@ from offramp._options import (
 )
 from offramp._order import Layout
 from offramp._remedies import of_other_tensors, of_tuple
-from offramp._run import Stats, Run
+from offramp._run import Run, Stats, warn
 from offramp._samples import is_empty_batch, samples_of, slab_bytes_for
 from offramp._threads import is_within
 
@@ -602,7 +602,7 @@ class Egress:
 
     def _warn_of_no_batch(self) -> None:
         if self.stats().batches_submitted == 0 and (self._checkpoint is None or not self._checkpoint.earlier.list()):
-            warn_of_no_batch()
+            warn("no sample was submitted, so there are no results. Check that the loop has batches")
 
     def __del__(self) -> None:
         _close_forgotten(self)
@@ -706,6 +706,20 @@ class Egress:
             require_one_key_each(keys, given[0].rows)
         require_fit(given, self._device if self._opening is None else self._opening.device, self._layout or ())
         return given, batch_cache_of(tensors, given)
+
+
+def report_abandoned(stats_of_run: Callable[[], Stats], is_resumable: bool) -> None:
+    """Prints how many submitted samples an exception has abandoned, if any. Errors: none: it matters more."""
+    with contextlib.suppress(Error, OSError, ValueError):  # another thread closes the run; stderr is closed
+        stats = stats_of_run()
+        if stats._unfinished > 0 and sys.stderr is not None:
+            remedy = ". To process them, start again with resume=True, in a loop of your own with pending()"
+            print(
+                f"offramp: an exception abandoned {stats._unfinished} of {stats.samples_submitted} submitted samples"
+                f"{remedy * is_resumable}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 _open: weakref.WeakSet[Egress] = weakref.WeakSet()

@@ -6,14 +6,13 @@ import contextlib
 import gc
 import itertools
 import sys
-import warnings
 from typing import Any, Callable, Iterable, Iterator, Mapping, Protocol, Sized, Union
 
 from offramp import _validate
 from offramp._arrays import named_tensors
 from offramp._errors import BadArgument
 from offramp._keys import Key
-from offramp._run import level_of_the_caller
+from offramp._run import warn
 from offramp._samples import Packed
 from offramp._torch import is_torch
 
@@ -44,17 +43,13 @@ def tapped(egress: _Receiver, module: Any, keys: KeySource, select: Select, copy
     finally:
         handle.remove()
     if tap.calls > 0 and tap.unused > 0:
-        warnings.warn(
-            f"{tap.unused} of the keys were not used: the module returned fewer samples. Check that each sample has its own key",
-            RuntimeWarning,
-            stacklevel=level_of_the_caller(),
+        warn(
+            f"{tap.unused} of the keys were not used: the module returned fewer samples. Check that each sample has its own key"
         )
     if tap.calls == 0:
-        warnings.warn(
+        warn(
             f"the {type(module).__qualname__} was not called while it was tapped: nothing was submitted. If torch.compile or torch.jit.script "
-            "compiled a model around it, which bypasses its hooks, tap the compiled model itself, or run the original model",
-            RuntimeWarning,
-            stacklevel=level_of_the_caller(),
+            "compiled a model around it, which bypasses its hooks, tap the compiled model itself, or run the original model"
         )
 
 
@@ -154,10 +149,8 @@ def _warn_of_compiled(module: Any) -> None:
         return
     for each in gc.get_objects():
         if type(each) is kind and each is not module and any(part is module for part in each._orig_mod.modules()):
-            warnings.warn(
+            warn(
                 f"torch.compile compiled a model that contains this {type(module).__qualname__}. If the compiled model was called before, it "
-                "bypasses the tap: tap the compiled model itself, run the original model, or open the tap before the first call",
-                RuntimeWarning,
-                stacklevel=level_of_the_caller(),
+                "bypasses the tap: tap the compiled model itself, run the original model, or open the tap before the first call"
             )
             return

@@ -7,7 +7,6 @@ import importlib
 import itertools
 import os
 import sys
-import warnings
 from numbers import Integral
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence
 
@@ -16,7 +15,7 @@ from offramp._egress import Egress
 from offramp._errors import BadArgument
 from offramp._hook import KeySource, Select, require_selection, selected
 from offramp._keys import Key, keys_of
-from offramp._run import Stats
+from offramp._run import Stats, warn
 from offramp._torch import is_torch
 
 
@@ -166,11 +165,7 @@ def _device_of(model: Any) -> object:
     if not callable(getattr(module, "parameters", None)) or not callable(getattr(module, "buffers", None)):
         return None
     if getattr(module, "training", False):
-        warnings.warn(
-            "the model is in training mode, in which dropout and normalisation differ. Call model.eval() first",
-            RuntimeWarning,
-            stacklevel=3,
-        )
+        warn("the model is in training mode, in which dropout and normalisation differ. Call model.eval() first")
     first = next(itertools.chain(module.parameters(), module.buffers()), None)
     return None if first is None else first.device
 

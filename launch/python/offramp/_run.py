@@ -49,6 +49,12 @@ class Stats(NamedTuple):
     consumers: int = 0  # living
     stalled: int = 0  # living, without progress for the visibility timeout, and holding slabs
 
+    @property
+    def _unfinished(self) -> int:
+        """Submitted samples that are neither done nor given up."""
+        finished = self.samples_completed + self.samples_dropped + self.samples_dead_lettered
+        return self.samples_submitted - finished
+
 
 class Run:
     """
@@ -181,7 +187,6 @@ class Run:
             self._accepted_known = True
         else:
             self._not_accepted(number)
-        if code != _abi.OK:
             raise error_of(code, error.text.decode(errors="replace"))
 
     def require_unchanged(self, first: int | None = None) -> None:
@@ -276,9 +281,6 @@ class Interval:
     def __init__(self) -> None:
         self._warn_at = self.since = 0.0
 
-    def end(self) -> None:
-        self._warn_at = self.since = 0.0
-
     def is_due(self, now: float, after: float = 0.0) -> bool:
         """Call it while the reason lasts. `after`: seconds before the first warning."""
         self.since = self.since or now
@@ -317,7 +319,7 @@ class WaitWarner:
         now_stats = stats()
         self._look_at_sink(now, now_stats)
         if not now_stats.stalled:
-            self._stall.end()
+            self._stall = Interval()
         elif self._stall.is_due(now, KILLED_WITHIN_SECONDS if self._kills else 0.0):
             how, remedy = (
                 (
@@ -327,12 +329,10 @@ class WaitWarner:
                 if self._kills
                 else ("kill_stalled is off", "Kill them, or open the Egress with kill_stalled=True")
             )
-            warnings.warn(
+            warn(
                 f"{now_stats.stalled} of {now_stats.consumers} consumers made no progress, the first of them for more than {self._timeout + now - self._stall.since:.1f} s, "
                 f"and {how}. The loop waits for them ({self._run_dir}/status.json has their pids). {remedy}; a function that is only slow should call "
-                "slab.progress(), or needs a longer visibility_timeout",
-                RuntimeWarning,
-                stacklevel=level_of_the_caller(),
+                "slab.progress(), or needs a longer visibility_timeout"
             )
 
     def _look_at_sink(self, now: float, stats: Stats) -> None:
@@ -341,31 +341,23 @@ class WaitWarner:
             self._why, self._completed = why, stats.samples_completed
         elif self._why and stats.samples_completed > self._completed:
             self._why = ""
-            self._outage.end()
+            self._outage = Interval()
         if self._why and self._outage.is_due(now):
-            left = (
-                stats.samples_submitted - stats.samples_completed - stats.samples_dropped - stats.samples_dead_lettered
-            )
-            warnings.warn(
-                f"consumers cannot write {left} samples: {self._why}. The loop waits, and consumers try again until they can "
-                f"(logs: {self._run_dir}/logs). To give up, end the loop, and continue later with resume=True",
-                RuntimeWarning,
-                stacklevel=level_of_the_caller(),
+            warn(
+                f"consumers cannot write {stats._unfinished} samples: {self._why}. The loop waits, and consumers try again until they can "
+                f"(logs: {self._run_dir}/logs). To give up, end the loop, and continue later with resume=True"
             )
 
 
-def level_of_the_caller() -> int:
-    """
-    The stack level of a warning that the calling function issues, so that it names the first line outside of the
-    package.
-    """
-    level, frame = 1, sys._getframe(1)
+def warn(text: str) -> None:
+    """Issues a RuntimeWarning, which names the first line outside of the package."""
+    level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (
         __package__,
         "contextlib",  # a `with` statement's
     ):
         level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(text, RuntimeWarning, stacklevel=level)
 
 
 class Watch:
