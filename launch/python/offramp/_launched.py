@@ -9,7 +9,7 @@ import signal
 import socket
 import stat
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from offramp._checkpoint import NAME
 from offramp._errors import BadArgument
@@ -22,7 +22,7 @@ STATUS_FILE = "status.json"
 ANSWER_SECONDS = 5
 TIMED_OUT = (BlockingIOError, TimeoutError, socket.timeout)  # BlockingIOError: the socket's backlog is full
 ENDED_BY_THE_USER = 130
-SWITCHES = ("kill_stalled", "durable")
+SWITCHES = ("resume", "kill_stalled", "durable")
 
 
 class LauncherSettings(NamedTuple):
@@ -100,12 +100,11 @@ def launched(knows_its_run: bool = False) -> Launched | None:
     global _launched
     if _launched is None and (lifeline_text := os.environ.get(LIFELINE)):
         del os.environ[LIFELINE]  # child programs are not the run's producer
-        settings = {
-            name: os.environ.get(f"OFFRAMP_{name.upper()}", "")
-            for name in LauncherSettings._fields
-            if name not in ("resume", *SWITCHES)
+        given: dict[str, Any] = {
+            name: os.environ.get(f"OFFRAMP_{name.upper()}", "") for name in LauncherSettings._fields
         }
-        if not settings["run_dir"]:
+        settings = LauncherSettings(**{**given, **{name: given[name] == "true" for name in SWITCHES}})
+        if not settings.run_dir:
             raise BadArgument(
                 f"{LIFELINE} is set, and OFFRAMP_RUN_DIR is not. Unset both: `offramp run --producer` sets them"
             )
@@ -113,27 +112,21 @@ def launched(knows_its_run: bool = False) -> Launched | None:
         if lifeline is None and knows_its_run:
             return None
         if lifeline is None:
-            lifeline = _connected(settings["run_dir"], settings["run_id"])
-        resume = os.environ.get("OFFRAMP_RESUME") == "true" or _was_restarted(
-            settings["run_dir"], settings["run_id"], settings["output"], settings["work"]
-        )
-        kill_stalled, durable = (os.environ.get(f"OFFRAMP_{name.upper()}") == "true" for name in SWITCHES)
-        _launched = Launched(
-            LauncherSettings(**settings, resume=resume, kill_stalled=kill_stalled, durable=durable), lifeline
-        )
+            lifeline = _connected(settings.run_dir, settings.run_id)
+        _launched = Launched(settings._replace(resume=settings.resume or _was_restarted(settings)), lifeline)
     return _launched
 
 
-def _was_restarted(run_dir: str, run_id: str, output: str, work: str) -> bool:
+def _was_restarted(settings: LauncherSettings) -> bool:
     """
     Whether torchrun or a script, not the launcher, restarted a loop that died: its work has begun and its run has not
     ended.
     """
-    run = _object_in(os.path.join(run_dir, STATUS_FILE))
+    run = _object_in(os.path.join(settings.run_dir, STATUS_FILE))
     return (
-        run.get("run_id") == run_id
+        run.get("run_id") == settings.run_id
         and run.get("state") != "ended"
-        and _object_in(os.path.join(output, NAME)).get("work") == work
+        and _object_in(os.path.join(settings.output, NAME)).get("work") == settings.work
     )
 
 
