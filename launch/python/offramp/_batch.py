@@ -53,18 +53,6 @@ def has_entries(name: str, given: Iterable[object] | None) -> bool:
     return given is not None and len(_validate.one_per_sample(name, given, EXAMPLE)) > 0
 
 
-def items_of(items: Iterable[int] | None, rows: int) -> list[int] | None:
-    if items is None:
-        return None
-    items = _validate.items(items)
-    for item in items:
-        if not 0 <= item < 1 << 64:
-            raise BadArgument(f"the item {item} is out of range. Give whole numbers from 0 to 2**64 - 1")
-    if len(items) != rows:
-        raise BadArgument(f"{len(items)} items for {rows} samples. Give one per sample, or none")
-    return items
-
-
 def owners_of(given: list[Outputs], keys: bytes | None, first: int | None) -> list[object]:
     owners: list[object] = [each.owner for each in given]
     memories = [each.memory for each in given if each.memory is not None]

@@ -331,15 +331,9 @@ def _option_name(key: object) -> str:
 def require_files(processor: str) -> None:
     """Checks that the files of custom processors exist, before consumers start. Errors: BadArgument."""
     for name in processor.split(","):
-        kind, colon, rest = name.partition(":")
-        path = (
-            rest
-            if kind == "so"
-            else name.rpartition(":")[0]
-            if colon and name.rpartition(":")[0].endswith(".py")
-            else None
-        )
-        if path is not None and not os.path.isfile(path := path.removeprefix("python:")):
+        kind, _, rest = name.partition(":")
+        path = rest if kind == "so" else name.rpartition(":")[0]
+        if (kind == "so" or path.endswith(".py")) and not os.path.isfile(path := path.removeprefix("python:")):
             raise BadArgument(
                 f"the processor '{name}' needs a file that does not exist: {os.path.abspath(path)}. Give an existing path, relative to the "
                 "working directory, or absolute"

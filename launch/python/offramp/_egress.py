@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Mapping, Sequence, TypeVar
 
 from offramp import _validate
-from offramp._batch import Submission, has_entries, items_of, owners_of, require_fit, require_one_batch
+from offramp._batch import Submission, has_entries, owners_of, require_fit, require_one_batch
 from offramp._batch_cache import BatchCache, batch_cache_of, outputs_from_cache
 from offramp._arrays import Outputs, named_tensors, stream_of
 from offramp._checkpoint import Checkpoint, Comparison
@@ -343,7 +343,7 @@ class Egress:
             rows = given[0].rows
             key_text = key_text_of(texts, rows, self._once)
             metadata_json = json_of(metadata, rows)
-            given_items = items_of(items, rows)
+            given_items = None if items is None else _validate.items(items, rows)
             if accepted is not None and self._is_repeated(accepted, texts, key_text, rows, given_items):
                 return accepted
             if self._keys_before is not None and texts is not None:

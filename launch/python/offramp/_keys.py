@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import re
-from typing import Any, Collection, Iterable, Iterator, Sequence, SupportsIndex, Union
+from typing import Any, Container, Iterable, Iterator, Sequence, SupportsIndex, Union
 
 from offramp import _validate
 from offramp._errors import BadArgument
@@ -131,7 +131,7 @@ class FileNames:
         self._folders: set[str] = set()  # folders that these stems belong to
         self._new: set[str] = set()  # folders of the last checked batch
 
-    def require_usable(self, keys: Sequence[str], key_text: bytes, before: Collection[str]) -> None:
+    def require_usable(self, keys: Sequence[str], key_text: bytes, before: Container[str]) -> None:
         """`before`: keys of earlier batches. Errors: BadArgument."""
         flat = b"/" not in key_text
         if (not flat or key_text[0] in b".\0" or b"\0." in key_text or b"\0\0" in key_text) and _UNUSABLE.search(
@@ -233,12 +233,6 @@ class KeysBefore:
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._keys)
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def add(self, keys: Sequence[str], text_bytes: int) -> None:
         """Adds keys of a batch that was submitted, or that pending() skips."""

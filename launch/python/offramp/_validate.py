@@ -150,13 +150,19 @@ def one_per_sample(name: str, value: Iterable[Any], example: str) -> Sequence[An
     return list(each)
 
 
-def items(value: Iterable[Any]) -> list[int]:
+def items(value: Iterable[Any], rows: int) -> list[int]:
+    """The item numbers of a batch of so many samples. Errors: BadArgument."""
     each = one_per_sample("items", value, "[0, 1]")
     try:
-        return list(map(operator.index, each))
+        numbers = list(map(operator.index, each))
     except TypeError:
         wrong = next((item for item in each if _whole(item) is None), None)
         raise BadArgument(f"the item {wrong!r:.80} is not a whole number. Give whole numbers") from None
+    if (wrong := next((item for item in numbers if not 0 <= item < 1 << 64), None)) is not None:
+        raise BadArgument(f"the item {wrong} is out of range. Give whole numbers from 0 to 2**64 - 1")
+    if len(numbers) != rows:
+        raise BadArgument(f"{len(numbers)} items for {rows} samples. Give one per sample, or none")
+    return numbers
 
 
 def _whole(value: Any) -> int | None:
