@@ -117,7 +117,7 @@ class Checkpoint:
         self._durable = durable  # batches count as done once the disk has them
         self.folder = folder
         self._identity = identity
-        self._tensors: list[Tensor] = []
+        self.tensors: list[Tensor] = []  # of the earlier run, then of this one
         self.sizes = dict.fromkeys(SIZES, 0)
         self._folder_fd: int | None = None  # the folder's descriptor
         self._lock: int | None = None  # shares the launcher's lock
@@ -133,6 +133,8 @@ class Checkpoint:
         self.earlier = DoneBatches()  # finished by earlier runs; fixed
         self.work = work
         self.resumes = False
+        # Gets a batch's first item, and whether all its samples are done (True) or one never will be. Set it before the
+        # first batch.
         self.on_end: Callable[[int, bool], None] = lambda first, is_done: None
         _all.add(self)
         if resume and os.path.isdir(folder) and (text := self._read()) is not None:
@@ -220,7 +222,7 @@ class Checkpoint:
                 f"{self.path} is not a checkpoint of an Egress, or has another version. Remove it to process everything again"
             )
         self._require_same(earlier, self._identity)
-        self.work, self._tensors, self.sizes, self.resumes = work, tensors, sizes, True
+        self.work, self.tensors, self.sizes, self.resumes = work, tensors, sizes, True
         for line in lines:
             try:
                 for begin, end, digest in json.loads(line)["done"]:
@@ -232,30 +234,20 @@ class Checkpoint:
             self.earlier.add(done)
 
     def _require_same(self, earlier: Mapping[str, object], now: Mapping[str, object]) -> None:
-        other = [
-            f"{name} was {earlier.get(name)!r} and is {now.get(name)!r}"
-            for name in sorted({*earlier, *now})
-            if earlier.get(name) != now.get(name)
-        ]
-        if other:
+        if other := differences(earlier, now):
             raise BadArgument(
-                f"{self.folder} has results of other work: {'; '.join(other)}. Use the earlier values, or omit resume=True and give "
+                f"{self.folder} has results of other work: {other}. Use the earlier values, or omit resume=True and give "
                 "another output"
             )
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """Name, type and shape of each tensor in the earlier run."""
-        return self._tensors
 
     def require_same(self, tensors: list[Tensor]) -> None:
         """Checks the first batch's tensors before the run opens. Errors: BadArgument."""
         if self.resumes:
             self._require_same(
-                {name: describe(rest) for name, *rest in self._tensors},
+                {name: describe(rest) for name, *rest in self.tensors},
                 {name: describe(rest) for name, *rest in tensors},
             )
-        self._tensors = tensors
+        self.tensors = tensors
 
     def begin(self, in_place: bool) -> None:
         """
@@ -387,7 +379,7 @@ class Checkpoint:
             "offramp_egress": VERSION,
             "work": self.work,
             "identity": self._identity,
-            "tensors": self._tensors,
+            "tensors": self.tensors,
             **self.sizes,
         }
         return json.dumps(header).encode() + b"\n"
@@ -518,6 +510,15 @@ def names_in(folder: str) -> set[str]:
             if name[end : end + 1] in ("", ".")
         }
     return set()
+
+
+def differences(earlier: Mapping[str, object], now: Mapping[str, object]) -> str:
+    """The facts that differ between earlier work and this one's; "" if none does."""
+    return "; ".join(
+        f"{name} was {earlier.get(name)!r} and is {now.get(name)!r}"
+        for name in sorted({*earlier, *now})
+        if earlier.get(name) != now.get(name)
+    )
 
 
 def describe(tensor: Tensor) -> str:

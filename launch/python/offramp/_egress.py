@@ -390,14 +390,6 @@ class Egress:
     def _claim(self, keys: Sequence[str] | None) -> None:
         """Called once a batch is validated. Errors: BadArgument, for ranks.egress()."""
 
-    def _report_ends(self, on_end: Callable[[int, bool], None]) -> None:
-        """
-        For subclasses with a checkpoint, before the first batch. on_end() gets a batch's first item, and whether all
-        its samples are done (True) or one never will be. Thread: the checkpoint's.
-        """
-        assert self._checkpoint is not None
-        self._checkpoint.on_end = on_end
-
     def _require_unchanged(self, run: Run) -> None:
         """Called before a batch is submitted. Errors: TensorChanged."""
         run.require_unchanged()

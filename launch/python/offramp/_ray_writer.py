@@ -183,7 +183,8 @@ class _ActorEgress(PartEgress):
     def __init__(self, work: SharedWork, consumers: int, arguments: Mapping[str, Any]):
         self._outcomes: dict[int, concurrent.futures.Future[bool]] = {}
         super().__init__(work, consumers, {**arguments, "repeated_keys": "allow"})  # Ray may try a batch again
-        self._report_ends(self._note_end)
+        assert self._checkpoint is not None  # a processor has results
+        self._checkpoint.on_end = self._note_end
 
     async def write(
         self, outputs: object, keys: Sequence[str], metadata: Iterable[Mapping[str, object] | None] | None

@@ -26,6 +26,7 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence
 
 from offramp import _validate
 from offramp._checkpoint import NAME as CHECKPOINT
+from offramp._checkpoint import differences
 from offramp._consumers import OPTIONS, flag_of, flags_of, in_python, launcher_environment, run_launcher, values_of
 from offramp._dead_letters import DEAD_LETTERS
 from offramp._egress import Egress
@@ -183,13 +184,10 @@ class SharedWork:
         return earlier is not None
 
     def _require_same(self, earlier: Mapping[str, object], facts: Mapping[str, object]) -> None:
-        if other := [
-            f"{name} was {earlier.get(name)!r} and is {facts.get(name)!r}"
-            for name in sorted({*earlier, *facts} - {"job", "folder"})
-            if earlier.get(name) != facts.get(name)
-        ]:
+        earlier = {name: fact for name, fact in earlier.items() if name not in ("job", "folder")}
+        if other := differences(earlier, facts):
             raise BadArgument(
-                f"output {self.output} has other work: {'; '.join(other)}. Use the earlier values, or give another output"
+                f"output {self.output} has other work: {other}. Use the earlier values, or give another output"
             )
 
     def finish(self) -> None:
