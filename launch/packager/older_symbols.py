@@ -10,12 +10,14 @@ import struct
 
 from elftools.elf.elffile import ELFFile
 
+from packager.tools import CannotBuild
+
 NEWER, OLDER = b"GLIBCXX_3.4.30", b"GLIBCXX_3.4.11"
 REPLACEABLE = {"_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE"}
 
 
 def require_older_symbols(path):
-    """Patches the file. Errors: ValueError if it needs other symbols of the newer version."""
+    """Patches the file. Errors: CannotBuild if it needs other symbols of the newer version."""
     with open(path, "r+b") as file:
         elf = ELFFile(file)
         needs = elf.get_section_by_name(".gnu.version_r")
@@ -26,7 +28,7 @@ def require_older_symbols(path):
             return
         symbols = _symbols_of(elf, {entry["vna_other"] for entry, _ in newer})
         if not symbols <= REPLACEABLE:
-            raise ValueError(
+            raise CannotBuild(
                 f"{path.name} needs {', '.join(sorted(symbols - REPLACEABLE))} of {NEWER.decode()}, which systems with glibc 2.34 lack. "
                 "Make the wheel on an older system"
             )

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 
-from packager import older_symbols
+from packager.older_symbols import require_older_symbols
 from packager.tools import CannotBuild, run_tool
 
 PLATFORM = "manylinux_2_34_x86_64"
@@ -82,28 +82,16 @@ def bundled_libraries(programs):
 
 def license_of(library):
     """[(package, license file)] if Debian's dpkg knows both, else []."""
-    try:
-        output = subprocess.run(
-            ["dpkg", "-S", str(library.resolve())], capture_output=True, text=True, check=False
-        ).stdout
-        output = (
-            output
-            or subprocess.run(
-                ["dpkg", "-S", f"*/{library.resolve().name}"], capture_output=True, text=True, check=False
-            ).stdout
-        )
-    except OSError:
-        return []
-    package = output.partition(":")[0].strip()
-    text = pathlib.Path("/usr/share/doc", package, "copyright")
-    return [(package, text)] if package and text.exists() else []
-
-
-def require_older_symbols(path):
-    try:
-        older_symbols.require_older_symbols(path)
-    except ValueError as problem:
-        raise CannotBuild(str(problem)) from problem
+    file = library.resolve()
+    for name in (str(file), f"*/{file.name}"):
+        try:
+            found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True, check=False).stdout
+        except OSError:
+            return []
+        if package := found.partition(":")[0].strip():
+            text = pathlib.Path("/usr/share/doc", package, "copyright")
+            return [(package, text)] if text.exists() else []
+    return []
 
 
 def pack(sources, contents, into):
