@@ -5,7 +5,7 @@ import itertools
 
 import torch
 
-from exporter.compiling import SHORTEST, batch_range, check_is_batch, flattened, takes_any_length
+from exporter.compiling import SHORTEST, check_is_batch, flattened, size_range, takes_any_length
 from model_package.loading import load
 from offramp_launch.exit_code import ExitCode, LaunchError
 
@@ -29,7 +29,7 @@ class Difference:
 
 def compare(file, module, plan):
     compiled = load(file)
-    batches = (plan.batch,) if plan.batch else batches_within(batch_range(file), plan.example_batch)
+    batches = (plan.batch,) if plan.batch else batches_within(size_range(file, 0), plan.example_batch)
     any_length = takes_any_length(file, plan)
     lengths = (None, SHORTEST, (SHORTEST + plan.longest) // 2) if any_length else (None,)
     largest = absolute = 0.0

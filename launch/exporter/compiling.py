@@ -419,12 +419,8 @@ def takes_any_length(file, plan):
     return plan.length != "fixed" and least <= SHORTEST and most != least and (most is None or most >= plan.longest)
 
 
-def batch_range(file):
-    """The batch sizes that the compiled package accepts: (least, most or None)."""
-    return size_range(file, 0)
-
-
 def size_range(file, dimension):
+    """The sizes of this dimension that the compiled package accepts: (least, most or None). 0: the batch."""
     with zipfile.ZipFile(file) as package:
         code = "".join(
             package.read(name).decode(errors="replace") for name in package.namelist() if name.endswith("wrapper.cpp")
