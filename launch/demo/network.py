@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 CLASSES = 2
-MULTIPLE = 32  # of the image's side
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # (in, out, stride) of 3x3 convolutions; the decoder adds the outputs of those with stride 1.
 ENCODER = (

@@ -121,7 +121,7 @@ def whole(text, most):
 
 def size(text):
     height, _, width = text.partition("x")
-    return whole(height, 8192), whole(width or height, 8192)
+    return whole(height, LARGEST_SIZE), whole(width or height, LARGEST_SIZE)
 
 
 def resize_size(text):

@@ -9,7 +9,7 @@ from offramp import _abi
 from offramp._dtypes import ALL, OF_ARRAY_TYPE, DType, dtype_of_codes
 from offramp._errors import BadArgument, Protocol
 
-LEGACY_STREAM, PER_THREAD_STREAM = 0, 2  # handles; the interface uses 1 for the legacy stream
+LEGACY_STREAM = 0  # the handle; the interface uses 1 for it
 _NEWEST = (1, 1)  # DLPack version that we request
 _MOST_MAJOR = 1
 _ON_THE_CPU, _ON_CUDA = (1, 3), (2, 13)  # DLDeviceType: plain and page-locked; plain and managed
