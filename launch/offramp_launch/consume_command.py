@@ -172,11 +172,11 @@ def begin_results(work, name, run):
         output_folder.make_room(plan.output_lock, output, config, is_own=True)
     plan.may_owe_tables = bool(config.get("overwrite") and config.get("sink"))
     words = ("prepare-own-work" if goes_on else "prepare-own-run", name or run)
-    for group, consumer in plan.finishing_commands():
-        folder = group.results if group else output
+    for group in plan.all_groups():
+        folder = group.results or output
         with output_folder.output_errors(folder):
             os.makedirs(folder, exist_ok=True)
-        output_folder.prepare(folder, consumer, {}, plan.run_id, beyond=True, note=work.note, words=words)
+        output_folder.prepare(folder, group.finishing, {}, plan.run_id, beyond=True, note=work.note, words=words)
     if name:
         output_folder.begin_own_work(output, name)
 

@@ -265,14 +265,15 @@ def finish_all(plan, finishing, words):
     merged; only a signal ends that. Returns the first failure as finish() does, but not of an optional group.
     """
     first: tuple = (int(ExitCode.OK), None)
-    for group, (program, *flags) in plan.finishing_commands():
+    for group in plan.all_groups():
+        program, *flags = group.finishing
         code, why = finish(plan, finishing, [program, *words, *flags, "--run-id", plan.run_id])
-        if group and group.optional and code not in (ExitCode.OK, ExitCode.INTERRUPTED):
+        if group.optional and code not in (ExitCode.OK, ExitCode.INTERRUPTED):
             fix = "Fix it, then continue the run with --resume. The run succeeds without it, because the group is optional"
             note = in_one_line(f"group {group.name} is not merged: {why}\n{fix}")
             announce({"log-format": plan.log_format}, f"{note}\n    Its log: {plan.run_dir.log('finish')}")
         elif first[0] == ExitCode.OK:
-            first = code, f"group {group.name}: {why}" if group and why else why
+            first = code, f"group {group.name}: {why}" if group.name and why else why
         if code == ExitCode.INTERRUPTED:
             break
     return first
@@ -294,10 +295,11 @@ def recover(plan, finishing, code):
 
     try:
         recovered = Recovered()
-        for folder, consumer in plan.retried_parts():
-            recovered.add(retry_failed(folder, plan.run_id, consumer, run))
+        required = [group for group in plan.all_groups() if not group.optional]  # others' results may have gaps
+        for group in required:
+            recovered.add(retry_failed(group.folder, plan.run_id, group.finishing, run))
         if plan.groups:  # a sample may be a dead letter of several
-            recovered.samples = recovered_among([folder for folder, _ in plan.retried_parts()], plan.run_id)
+            recovered.samples = recovered_among([group.folder for group in required], plan.run_id)
         return recovered
     except (LaunchError, OSError) as problem:
         announce({"log-format": plan.log_format}, f"dead letters could not be retried: {problem}")

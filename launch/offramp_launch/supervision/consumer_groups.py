@@ -1,4 +1,4 @@
-"""The consumers of a run with groups (`run --group`): slots, restarts and failures of each group are its own."""
+"""The consumers of a run, by group (`run --group`): slots, restarts and failures of each group are its own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ LONGEST_BACKOFF_SECONDS = 60.0  # of an optional group, which is started again f
 @dataclasses.dataclass
 class GroupPlan:
     """
-    `consumers`: at the start. `command`: of a consumer. `finishing`: of a consumer without a run. `folder`: the
-    group's, in the run directory. `max_failures`: of one slab. `results`: the group's folder in the output. `follows`:
-    Bounds of autoscaling; None: a fixed number. `drops`: the run waits for the group at its end only.
+    `name`: empty in a run without groups. `consumers`: at the start. `command`: of a consumer. `finishing`: of a
+    consumer without a run. `folder`: the group's, in the run directory, or that. `max_failures`: of one slab.
+    `results`: the group's folder in the output; empty for the output itself. `follows`: Bounds of autoscaling; None: a
+    fixed number. `drops`: the run waits for the group at its end only.
     """
 
     name: str
@@ -50,9 +51,12 @@ class ConsumerGroup:
         self._watch, self._display = watch, display
         self.stories = IncidentReporter(plan.folder)
         backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
-        about = selector, timers, display, self.stories, logbook, plan.name, backoff, self._note_death
+        about = selector, timers, display, self.stories, logbook, plan.name or "consumer", backoff, self._note_death
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
-        self.scaling = ConsumerScaling(self.slots, display.note, plan.name, GroupStatus(plan.name).of)
+        # Of a user's program, one group's consumers may be all of this launcher.
+        seen = plan.name or watch.run_dir.group
+        see = {"see": GroupStatus(seen).of} if seen else {}
+        self.scaling = ConsumerScaling(self.slots, display.note, plan.name, **see)
         if plan.follows:
             self.scaling.take_up(plan.follows)
         # Of an optional group, until it completes samples again: why its last consumer failed.
@@ -79,7 +83,7 @@ class ConsumerGroup:
         return self._watch.is_draining()
 
     def completed(self):
-        return self._reported().get("released_samples") or 0
+        return (self._reported().get("released_samples") or 0) if self.plan.name else self._watch.completed()
 
     def fail(self, problem):
         if not self.plan.optional:
@@ -104,8 +108,10 @@ class ConsumerGroup:
             if self._is_announced:
                 self._display.note(f"group {self.plan.name} works again")
             self._failure, self._is_announced = "", False
-        if self._watch.wants_consumers() and self._dead_letters.is_spent(
-            self.completed(), self.stories.number_of_reports()
+        if (
+            self.plan.name  # else the watch has a limit
+            and self._watch.wants_consumers()
+            and self._dead_letters.is_spent(self.completed(), self.stories.number_of_reports())
         ):
             why = next(iter(reasons_in(self.plan.folder)), "no reason is known")
             what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self.plan.name}: {why}"
@@ -124,7 +130,10 @@ class ConsumerGroup:
 
 
 class ConsumerGroups:
-    """The groups of a run, in the order of its flags. Owns: the groups. Thread, Blocks: as ConsumerSlots."""
+    """
+    The groups of a run, in the order of its flags, or a single one without a name. Owns: the groups. Thread, Blocks: as
+    ConsumerSlots.
+    """
 
     def __init__(self, plans, *about):
         """`about`: of each ConsumerGroup."""
@@ -144,6 +153,11 @@ class ConsumerGroups:
     def staying(self):
         return list(itertools.chain.from_iterable(group.slots.staying() for group in self._groups))
 
+    def send_away(self):
+        """All consumers, as ConsumerSlots.send_away()."""
+        for group in self._groups:
+            group.slots.send_away(group.slots.staying())
+
     def look(self):
         for group in self._groups:
             group.look()
@@ -157,23 +171,28 @@ class ConsumerGroups:
         return [group.describe() for group in self._groups]
 
     def following(self):
-        """The autoscaling reports by group, without groups where it was never on."""
+        """The autoscaling reports by the group's name, without groups where it was never on."""
         return {group.plan.name: report for group in self._groups if (report := group.scaling.report())}
 
     def named(self, name):
         """All groups without a name. Errors: LaunchError (USAGE)."""
         found = [each for each in self._groups if name in ("", each.plan.name)]
-        if not found:
-            raise UsageError(f"the run has no group '{name}'", f"Its groups: {self._names()}")
-        return found
+        if found:
+            return found
+        if not self._groups[0].plan.name:
+            raise UsageError(f"reload {name} names a group, and this run has none", "Run ./launch/offramp reload")
+        names = ", ".join(each.plan.name for each in self._groups)
+        raise UsageError(f"the run has no group '{name}'", f"Its groups: {names}")
 
     def scaled(self, text):
-        """(the group, the words after its name) of NAME=N, MIN..MAX or auto. Errors: LaunchError (USAGE)."""
-        plan, to = group_scaled([each.plan for each in self._groups], text)
+        """
+        (the group, the words after its name) of NAME=N, NAME=MIN..MAX or NAME=auto; without groups of the same without
+        a name. Errors: LaunchError (USAGE).
+        """
+        if "=" not in text and not self._groups[0].plan.name:
+            return self._groups[0], text
+        plan, to = group_scaled([each.plan for each in self._groups if each.plan.name], text)
         return next(each for each in self._groups if each.plan is plan), to
-
-    def _names(self):
-        return ", ".join(each.plan.name for each in self._groups)
 
 
 def group_scaled(plans, text):

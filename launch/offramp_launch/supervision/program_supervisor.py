@@ -36,8 +36,9 @@ class ProgramSupervisor(Supervisor):
 
     def _make_producer(self, _):
         self._away, others = 0, self._away
+        [group] = self._groups.named("")  # such a run has no others
         for _ in range(others):
-            self._slots.add()
+            group.slots.add()
         self._died_behind_another = False
         if self._status:
             self._before.add(self._status.get("pid"))
@@ -177,9 +178,8 @@ class ProgramSupervisor(Supervisor):
         if not self._has_successor():
             return False
         self._count_as_earlier(self._own_status())
-        staying = self._slots.staying()
-        self._away = len(staying)
-        self._slots.send_away(staying)
+        self._away = len(self._groups.staying())
+        self._groups.send_away()
         return True
 
 

@@ -89,7 +89,7 @@ class ProgramWatch(Watch):
             self._end_consumers()
 
     def _ask_to_drain(self):
-        self._slots.send_away(self._slots.staying())
+        self._groups.send_away()
 
     def _ask_to_abandon(self, asked_before):
         if not asked_before:

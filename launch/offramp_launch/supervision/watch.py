@@ -12,14 +12,11 @@ from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.failure import reasons_in
 from offramp_launch.retries import error_in
-from offramp_launch.supervision.scaling import MOST_CONSUMERS, ConsumerScaling, bounds_of
+from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_of
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
-from offramp_launch.incidents import IncidentReporter
-from offramp_launch.supervision.consumer_groups import ConsumerGroups, waiting_note
-from offramp_launch.supervision.group_status import GroupStatus
+from offramp_launch.supervision.consumer_groups import ConsumerGroups, GroupPlan, waiting_note
 from offramp_launch.supervision.reload import Reload
-from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.tracing.request import TraceRequests
 
 if typing.TYPE_CHECKING:
@@ -55,14 +52,10 @@ class RunPlan:
     groups: list = dataclasses.field(default_factory=list)  # of GroupPlan; empty without --group
     may_owe_tables: bool = False  # whether --overwrite may have renamed a table, and nothing was merged yet
 
-    def finishing_commands(self):
-        """(the group, or None, and a command of a consumer without a run) for each part of the results."""
-        return [(group, group.finishing) for group in self.groups] or [(None, self.consumer)]
-
-    def retried_parts(self):
-        """(folder with dead letters, a consumer's command); the results of optional groups may have gaps."""
-        required = [(group.folder, group.finishing) for group in self.groups if not group.optional]
-        return required or [(self.run_dir.path, self.consumer)]
+    def all_groups(self):
+        """The groups of --group. Without it all consumers are one group without a name."""
+        command, folder = self.consumer, self.run_dir.path
+        return self.groups or [GroupPlan("", False, self.consumers, command, command, folder, follows=self.follows)]
 
 
 class Watch(ProcessLoop):
@@ -76,34 +69,18 @@ class Watch(ProcessLoop):
         super().__init__(plan, display)
         self._over = False  # the run accepts no more consumers
         self._left_out = set()  # names in the status that were skipped
-        self._stories = IncidentReporter(plan.run_dir.path)
         self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
-        self._groups: ConsumerGroups | None = None
-        about = self._selector, self._timers, self._display
-        if plan.groups:
-            self._groups = ConsumerGroups(
-                plan.groups,
-                self,
-                lambda name, command: self._spawn(name, self._of_this_run(command), identity),
-                plan.run_dir.log,
-                *about,
-                self._logbook,
-            )
-        self._slots = ConsumerSlots(  # with groups it stays empty
+        self._groups = ConsumerGroups(
+            plan.all_groups(),
             self,
-            lambda name: self._spawn(name, self._of_this_run(plan.consumer), identity),
+            lambda name, command: self._spawn(name, self._of_this_run(command), identity),
             plan.run_dir.log,
-            *about,
-            self._stories,
+            self._selector,
+            self._timers,
+            self._display,
             self._logbook,
         )
-        self._consumers = self._groups or self._slots
-        # Of a user's program, one group's consumers may be all of this launcher.
-        see = {"see": GroupStatus(plan.run_dir.group).of} if plan.run_dir.group else {}
-        self._follower = ConsumerScaling(self._slots, self._display.note, **see)
-        if plan.follows:
-            self._follower.take_up(plan.follows)
         self._reload: Reload | None = None  # the latest
         self._traces = TraceRequests(plan.run_dir, self._timers, {each.name: each.folder for each in plan.groups})
 
@@ -113,22 +90,18 @@ class Watch(ProcessLoop):
 
     # -- the life of a watch ----------------------------------------------------------------------------------------
 
-    records = property(lambda self: self._consumers.records)
+    records = property(lambda self: self._groups.records)
     consumer_restarts = property(lambda self: self._logbook.restarts())
     following = property(
-        lambda self: self._follower.report(), doc="The autoscaling report; None where autoscaling was never on."
+        lambda self: self._groups.following().get(""),
+        doc="The autoscaling report; None with groups, or where autoscaling was never on.",
     )
-
     following_of_groups = property(
-        lambda self: self._groups.following() if self._groups else {},
-        doc="The same by group, of those where it was on.",
+        lambda self: self._groups.following(), doc="The same by group, of those where it was on."
     )
 
     def _begin_consumers(self):
-        if self._groups:
-            self._groups.begin()
-        else:
-            self._slots.bring_to(self._plan.consumers)
+        self._groups.begin()
         self._tick()
 
     def _of_this_run(self, consumer):
@@ -144,24 +117,19 @@ class Watch(ProcessLoop):
         return []
 
     def _alive(self):
-        return [child for child in (*self._others(), *self._consumers.children()) if child and child.status is None]
+        return [child for child in (*self._others(), *self._groups.children()) if child and child.status is None]
 
     def _between_looks(self):
         if self._reload:
             self._continue(self._reload)
         if self.wants_consumers() and not self._draining and not (self._reload and self._reload.is_under_way):
-            if self._groups:
-                self._groups.follow(self._status)
-            else:
-                self._follower.look(self._status)
+            self._groups.follow(self._status)
 
     def _look(self):
         """Reads the programs' status and logs, and shows them."""
         self._status = self._plan.run_dir.status(self._note_left_out) or self._status
-        self._consumers.look()
-        if self._groups:
-            self._logbook.note_failures(self._groups.describe())
-        self._stories.complete()
+        self._groups.look()
+        self._logbook.note_failures(self._groups.describe())
         self._display.show(self._status)
         self._end_where_every_slab_fails()
 
@@ -175,7 +143,7 @@ class Watch(ProcessLoop):
         # Each group has its own limit.
         if (
             not self.failure
-            and not self._groups
+            and not self._plan.groups
             and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0)
         ):
             why = error_in((self._status.get("last_failure") or "").strip() or "its consumer gave no reason")
@@ -184,13 +152,10 @@ class Watch(ProcessLoop):
             first = next((f"; the first dead letter: {each}" for each in reasons_in(self._plan.run_dir.path)), "")
             self.fail(LaunchError(f"slabs failed {how}; the last: {why}{first}", logs, ExitCode.DEAD_LETTERS))
 
-    # -- the run, as the slots see it -------------------------------------------------------------------------------
+    # -- the run, as its groups see it ------------------------------------------------------------------------------
 
     def wants_consumers(self):
         return not (self._over or self._abandoned or self.failure)
-
-    def has_work_for_consumers(self):
-        return is_work_left(self._status, self._draining)
 
     def is_draining(self):
         return self._draining
@@ -230,11 +195,11 @@ class Watch(ProcessLoop):
 
     def _scale(self, text):
         """Sets a fixed number, or starts autoscaling within MIN..MAX or the bounds of `auto`. With groups: NAME=..."""
-        group, to = (self._groups or ConsumerGroups([])).scaled(text) if self._groups or "=" in text else (None, text)
-        slots, scaling = (group.slots, group.scaling) if group else (self._slots, self._follower)
+        group, to = self._groups.scaled(text)
+        slots, scaling, name = group.slots, group.scaling, group.plan.name
         before, followed, bounds = len(slots.staying()), scaling.bounds, bounds_of(to)
-        wanted = bounds.within(before) if bounds else count(to, f"scale {group.plan.name}" if group else "scale")
-        least = 0 if group else 1  # a run without consumers would only wait
+        wanted = bounds.within(before) if bounds else count(to, f"scale {name}".rstrip())
+        least = 0 if name else 1  # a run without consumers would only wait
         if not bounds and not least <= wanted <= MOST_CONSUMERS:
             raise UsageError(
                 f"scale {text} is out of bounds",
@@ -247,9 +212,9 @@ class Watch(ProcessLoop):
         else:
             scaling.leave_off()
             more = f"; autoscaling is off ({scaling.command(followed)} turns it on)" if followed else ""
-        more += waiting_note(group.plan, wanted) if group else ""
-        of_group = {"group": group.plan.name} if group else {}
-        self._display.note(f"scale: {f'{group.plan.name}: ' if group else ''}{before} -> {wanted} consumers{more}")
+        more += waiting_note(group.plan, wanted)
+        of_group = {"group": name} if name else {}
+        self._display.note(f"scale: {f'{name}: ' if name else ''}{before} -> {wanted} consumers{more}")
         slots.bring_to(wanted)
         return {**of_group, "before": before, "consumers": wanted, "more": more, **self._describe()}
 
@@ -262,15 +227,12 @@ class Watch(ProcessLoop):
         `name`: of a group; empty: all consumers. Supersedes a reload under way: its newcomers may have started before
         the latest change.
         """
-        if name and not self._groups:
-            raise UsageError(f"reload {name} names a group, and this run has none", "Run ./launch/offramp reload")
-        groups = self._groups.named(name) if self._groups else []
+        groups = self._groups.named(name)
         self._require_consumers_are_accepted()
-        reloaded = [(group.slots, group.scaling) for group in groups] or [(self._slots, self._follower)]
-        if not any(slots.staying() for slots, _ in reloaded):
+        if not any(group.slots.staying() for group in groups):
             whose = f"group {name}" if name else "the run"
             raise UsageError(f"{whose} has no consumers to replace", "./launch/offramp status lists them")
-        if full := [scaling for slots, scaling in reloaded if len(slots.children()) >= MOST_CONSUMERS]:
+        if full := [group.scaling for group in groups if len(group.slots.children()) >= MOST_CONSUMERS]:
             raise UsageError(
                 f"{MOST_CONSUMERS} consumers are the maximum, and a reload starts a new one before an old one ends",
                 f"Run ./launch/offramp {full[0].command(MOST_CONSUMERS - 1)}, then reload",
@@ -279,7 +241,7 @@ class Watch(ProcessLoop):
         if self._reload:
             self._reload.give_up("another reload has superseded it", ExitCode.INTERRUPTED)
             number = self._reload.number + 1
-        self._reload = Reload(number, [slots for slots, _ in reloaded], self._timers, self._display.note)
+        self._reload = Reload(number, [group.slots for group in groups], self._timers, self._display.note)
         self._continue(self._reload)
         return self._describe()
 
@@ -297,7 +259,7 @@ class Watch(ProcessLoop):
             programs.append(("producer", self._status["pid"], ""))
         if not self._plan.account:
             consumers = self._status.get("consumers") or []
-            programs += [("consumer", each["pid"], self._groups and each.get("group") or "") for each in consumers]
+            programs += [("consumer", each["pid"], each.get("group") or "") for each in consumers]
         return {"run_id": self._plan.run_id, "trace": self._traces.begin(seconds, programs)}
 
     def _consumers_that_are(self, what):
@@ -306,10 +268,10 @@ class Watch(ProcessLoop):
 
     def _facts(self):
         return {
-            "consumers_wanted": len(self._consumers.staying()),
-            "consumers_alive": len(self._consumers.children()),
+            "consumers_wanted": len(self._groups.staying()),
+            "consumers_alive": len(self._groups.children()),
             "status_seconds": self._plan.status_seconds,
-            "following": self._follower.report(),
-            **({"groups": self._groups.describe()} if self._groups else {}),
+            "following": self.following,
+            **({"groups": self._groups.describe()} if self._plan.groups else {}),
             "reload": self._reload.describe() if self._reload else None,
         }

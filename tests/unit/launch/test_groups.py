@@ -691,6 +691,23 @@ class JoinTest(OnStage):
         self.assertTrue((self.folder / "status.json").is_symlink())
         self.assertEqual(whole, (self.run_dir / "status.json").read_text())
 
+    def test_stop_drains_the_consumers_of_all_groups(self):
+        program = OwnProgram(self.run_dir)
+        self.addCleanup(program.die)
+        program.pid = os.getpid()
+        for name in ("masks", "vectors"):
+            (self.run_dir / "groups" / name / "live").mkdir(parents=True)
+        program.begin()
+        flags = ("--group", "masks=npy", "--group", "vectors=npy:2", "--program", str(program.pid))
+        launcher = self.consume(*flags)
+        consumers = [self.stage.enter() for _ in range(3)]
+        stopper = self.stage.launch("stop", "--run-dir", str(self.run_dir))
+        for consumer in consumers:
+            self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
+            consumer.order(exit=0)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual((130, 0), (launcher.returncode, stopper.wait(WATCHDOG_SECONDS)), output)
+
 
 class ReportTest(unittest.TestCase):
     def test_each_group_has_a_row(self):
