@@ -51,7 +51,7 @@ class ConsumerGroup:
         self._watch, self._display = watch, display
         self.stories = IncidentReporter(plan.folder)
         backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
-        about = selector, timers, display, self.stories, logbook, plan.name or "consumer", backoff, self._note_death
+        about = selector, timers, display, self.stories, logbook, plan.name or "consumer", backoff
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
         # Of a user's program, one group's consumers may be all of this launcher.
         seen = plan.name or watch.run_dir.group
@@ -95,9 +95,9 @@ class ConsumerGroup:
                 f"group {self.plan.name} fails, and the run goes on without it, as it is optional: {problem}\n"
                 f"    its consumers are started again, at most every {LONGEST_BACKOFF_SECONDS:.0f} s"
             )
-        self._note_death(problem.in_one_line())
+        self.note_death(problem.in_one_line())
 
-    def _note_death(self, why):
+    def note_death(self, why):
         if self.plan.optional:
             self._failure, self._completed_then = why, self.completed()
 

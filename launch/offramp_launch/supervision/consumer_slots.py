@@ -36,10 +36,10 @@ class ConsumerSlot:
 
 class ConsumerSlots:
     """
-    Owns: the consumers. Borrows: every argument. `run` decides whether consumers are wanted and handles fatal errors:
-    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), fail(LaunchError). A run that still wants
-    consumers after a failure gets another one later. `start(name)` returns a Child. Thread: the supervisor's. Blocks:
-    never.
+    Owns: the consumers. Borrows: every argument. `run` decides whether consumers are wanted and handles failures:
+    wants_consumers(), has_work_for_consumers(), is_draining(), completed(), note_death(why) of a consumer that failed
+    and gets a successor, fail(LaunchError) of a fatal one. A run that still wants consumers after that gets another one
+    later. `start(name)` returns a Child. Thread: the supervisor's. Blocks: never.
     """
 
     def __init__(
@@ -54,14 +54,10 @@ class ConsumerSlots:
         logbook,
         whose="consumer",
         make_backoff=Backoff,
-        note_death=lambda why: None,
     ):
-        """
-        `whose`: consumers are named after it. `make_backoff()`: the waits of one slot. `note_death(why)`: called for a
-        consumer that failed and gets a successor.
-        """
+        """`whose`: consumers are named after it. `make_backoff()`: the waits of one slot."""
         self._run, self._start, self._log_of = run, start, log_of
-        self._whose, self._make_backoff, self._note_death = whose, make_backoff, note_death
+        self._whose, self._make_backoff = whose, make_backoff
         self._selector, self._timers, self._display = selector, timers, display
         self._stories, self._logbook = stories, logbook
         self._slots = []
@@ -196,7 +192,7 @@ class ConsumerSlots:
             return
         if child.status not in (ExitCode.OK, ExitCode.NO_SUCH_RUN):
             has_reason = child.status > 0 or child.reported_error()
-            self._note_death(f"{slot.name} {child.ending()}{f': {reason_of(child)}' if has_reason else ''}")
+            self._run.note_death(f"{slot.name} {child.ending()}{f': {reason_of(child)}' if has_reason else ''}")
         if child.status == ExitCode.OK:
             self._timers.after(UNASKED_END_SECONDS, lambda: self._fill_if_work_is_left(slot, child))
         elif child.status in FATAL_FOR_A_CONSUMER:
