@@ -12,7 +12,10 @@ MEMBERSHIP = pathlib.Path("/proc/self/cgroup")
 MACHINE = pathlib.Path("/proc/vmstat")
 MEMORY = pathlib.Path("/proc/meminfo")
 NO_LIMIT = 1 << 60  # version 1 has the largest number of whole pages for no limit
-CACHE = ("active_file", "inactive_file")
+# Names in version 2 and in version 1.
+LIMIT, USAGE = ("memory.max", "memory.limit_in_bytes"), ("memory.current", "memory.usage_in_bytes")
+KILLS = "memory.events", "memory.oom_control"
+CACHE = ("active_file", "inactive_file"), ("total_active_file", "total_inactive_file")
 
 
 def available_memory():
@@ -33,10 +36,7 @@ def _memory(key):
 
 def memory_limit():
     """Bytes that the tightest group allows; None without a limit."""
-    limits = (
-        _number(folder / ("memory.limit_in_bytes" if is_first else "memory.max"))
-        for folder, is_first in groups("memory")
-    )
+    limits = (_number(folder / LIMIT[is_first]) for folder, is_first in groups("memory"))
     return min((limit for limit in limits if limit is not None and limit < NO_LIMIT), default=None)
 
 
@@ -44,13 +44,9 @@ def memory_room():
     """Bytes that it may still allocate, not counting the page cache; infinite without a limit."""
     rooms = [math.inf]
     for folder, is_first in groups("memory"):
-        limit, usage, prefix = "memory.max", "memory.current", ""
-        if is_first:
-            limit, usage, prefix = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"
-        limit, usage = _number(folder / limit), _number(folder / usage)
+        limit, usage = _number(folder / LIMIT[is_first]), _number(folder / USAGE[is_first])
         if None not in (limit, usage) and limit < NO_LIMIT:
-            kinds = {prefix + each for each in CACHE}
-            cache = sum(int(value) for key, value in _pairs(folder / "memory.stat") if key in kinds)
+            cache = sum(int(value) for key, value in _pairs(folder / "memory.stat") if key in CACHE[is_first])
             rooms.append(max(0, limit - max(0, usage - cache)))
     return min(rooms)
 
@@ -71,11 +67,8 @@ def cores():
 
 def memory_kills():
     """(kills in this control group, on the whole machine) so far; None where the kernel reports none."""
-    own = (
-        _value_of(folder / ("memory.oom_control" if is_first else "memory.events"), "oom_kill")
-        for folder, is_first in groups("memory")
-    )
-    return next((kills for kills in own if kills is not None), None), _value_of(MACHINE, "oom_kill")
+    own = (_kills_in(folder / KILLS[is_first]) for folder, is_first in groups("memory"))
+    return next((kills for kills in own if kills is not None), None), _kills_in(MACHINE)
 
 
 def memory_kills_since(before):
@@ -89,9 +82,9 @@ def memory_kills_since(before):
     return ""
 
 
-def _value_of(path, key):
-    """The key's number in a file of names and numbers; None where it is missing."""
-    return next((_as_number(value) for name, value in _pairs(path) if name == key), None)
+def _kills_in(path):
+    """Of a file of names and numbers; None where it has none."""
+    return next((_as_number(value) for name, value in _pairs(path) if name == "oom_kill"), None)
 
 
 def _memberships():
