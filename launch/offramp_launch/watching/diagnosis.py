@@ -13,7 +13,6 @@ from offramp_launch.watching.timestamps import age_of, seconds_of
 
 LISTED_DEATHS = 5
 DAY_SECONDS = 86400
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SILENT_SECONDS = 5  # for a producer that reports twice a second
 OLD_STATUSES = 3  # for a producer that reports less often, in its intervals
 LIMITS = {
@@ -386,7 +385,7 @@ def is_ending(document):
 def until(left, now):
     """The time of day in `left` seconds. `now`: seconds since 1970."""
     moment = datetime.datetime.fromtimestamp(now + min(left, 1e8))
-    return f"{WEEKDAYS[moment.weekday()] + ' ' if left >= DAY_SECONDS else ''}{moment:%H:%M}"
+    return f"{moment:%a %H:%M}" if left >= DAY_SECONDS else f"{moment:%H:%M}"
 
 
 def is_over(document):

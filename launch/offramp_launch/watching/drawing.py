@@ -1,5 +1,6 @@
 """Draws a run as lines of a terminal, for `offramp top`. Needs rich."""
 
+import textwrap
 import time
 
 from rich.text import Text
@@ -54,12 +55,7 @@ def cut(line, width, pad=False):
 
 def wrapped(text, style, width, most):
     """At most `most` lines."""
-    words, lines = one_line(text).split(" "), [""]
-    for word in words:
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
+    lines = textwrap.wrap(one_line(text), max(1, width), break_long_words=False, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines[most - 1 :] = [" ".join(lines[most - 1 :])]
     return [cells((line, style)) for line in lines]
