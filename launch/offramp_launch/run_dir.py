@@ -218,6 +218,11 @@ def read_object(file):
     return value if isinstance(value, dict) else None
 
 
+def read_status(folder):
+    """The valid part of a run's status.json; empty without the file."""
+    return validate_status(read_object(folder / STATUS) or {})[0]
+
+
 def values_in(file):
     """The values in an endpoint's file by key, as text; empty where it is missing."""
     try:

@@ -16,9 +16,8 @@ from offramp_launch.arguments import without_values, words_of
 from offramp_launch.chaos.results import confirmed, differences, results_in
 from offramp_launch.commanded_run import begin, failure_of, paths_within, remove, within
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError, shell_code
-from offramp_launch.run_dir import LIVE, STATUS, read_endpoint, read_object
+from offramp_launch.run_dir import LIVE, read_endpoint, read_status
 from offramp_launch.run_steps import sweep
-from offramp_launch.status_schema import validate_status
 from offramp_launch.supervision.control import ControlClient
 
 MARK = "CHAOS_OF_OFFRAMP"  # an environment variable by which all processes of these runs are found
@@ -174,7 +173,7 @@ class Runs:
         return False
 
     def _hit(self, kind):
-        living, status = self._processes(), validate_status(read_object(self._run_dir / STATUS) or {})[0]
+        living, status = self._processes(), read_status(self._run_dir)
         consumers = {each.get("pid") for each in status.get("consumers") or []} & living
         producer = {int(read_endpoint(self._run_dir).get("producer_pid", 0))} & living
         victims = {CONSUMER: consumers, PRODUCER: producer, PAUSED: consumers | producer}[kind]

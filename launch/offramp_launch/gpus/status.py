@@ -3,9 +3,7 @@
 import collections
 
 from offramp_launch.jobs.shard_record import COUNTS, groups_summed
-from offramp_launch.run_dir import read_object
 from offramp_launch.summary import wall_clock
-from offramp_launch.status_schema import validate_status
 from offramp_launch.watching.timestamps import age_of
 
 SUMMED = "batches released_batches released_bytes redelivered spilled_samples samples_per_second decoded_on_gpu".split()
@@ -26,11 +24,6 @@ def counts_of_status(status):
 def total_of(counts):
     """`counts`: one per shard."""
     return {name: sum(each[name] for each in counts) for name in COUNTS}
-
-
-def read_status(run_dir):
-    """The status of a worker's run; empty before the run has begun."""
-    return validate_status(read_object(run_dir / "status.json") or {})[0] if run_dir else {}
 
 
 def whole_status(state, items, total, at_work, workers, groups=()):

@@ -16,14 +16,13 @@ from offramp_launch.supervision.control import ControlClient
 from offramp_launch.exit_code import LaunchError
 from offramp_launch.gpus.devices import Device
 from offramp_launch.gpus.shares import GROUPS, least_of, starting_groups
-from offramp_launch.gpus.status import read_status
 from offramp_launch.gpus.worker import COMMAND
 from offramp_launch.groups import parsed
 from offramp_launch.supervision.log_follower import LogFollower, record, printed_by_command
 from offramp_launch.supervision.logbook import KEPT_DEATHS
 from offramp_launch.places import LAUNCHER
 from offramp_launch.processes import stat_of
-from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object
+from offramp_launch.run_dir import LIVE, LOGBOOK, SUMMARY, read_object, read_status
 from offramp_launch.watching.counters import BusySeconds, added, grown
 
 SHOWN_LINES = 20  # of each shard's log

@@ -15,10 +15,9 @@ from offramp_launch.exit_code import LaunchError, shell_code
 from offramp_launch.output_folder import LOCK
 from offramp_launch.progress import ENDS
 from offramp_launch.run_steps import sweep
-from offramp_launch.run_dir import read_object
+from offramp_launch.run_dir import read_object, read_status
 from offramp_launch.supervision.control import ControlClient
 from offramp_launch.supervision.autoscaler import Autoscaler, Moment, Window, live_slabs
-from offramp_launch.status_schema import validate_status
 from offramp_launch.tuning.search import Outcome
 
 LOOK_SECONDS = 0.25
@@ -104,7 +103,7 @@ class Trial:
         latest: Window | None = None
         while not is_measured and self._process.poll() is None and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
-            status = validate_status(read_object(self._run_dir / "status.json") or {})[0] or status
+            status = read_status(self._run_dir) or status
             if status.get("state") in ENDS or not status.get("released_samples") or not status.get("now_ns"):
                 continue
             now = Moment.of(status)
