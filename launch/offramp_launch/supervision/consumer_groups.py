@@ -54,8 +54,8 @@ class ConsumerGroup:
         about = selector, timers, display, self.stories, logbook, plan.name or "consumer", backoff
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
         # Of a user's program, one group's consumers may be all of this launcher.
-        seen = plan.name or watch.run_dir.group
-        see = {"see": GroupStatus(seen).of} if seen else {}
+        self._seen = plan.name or watch.run_dir.group
+        see = {"see": GroupStatus(self._seen).of} if self._seen else {}
         self.scaling = ConsumerScaling(self.slots, display.note, plan.name, **see)
         if plan.follows:
             self.scaling.take_up(plan.follows)
@@ -109,12 +109,12 @@ class ConsumerGroup:
                 self._display.note(f"group {self.plan.name} works again")
             self._failure, self._is_announced = "", False
         if (
-            self.plan.name  # else the watch has a limit
+            self._seen  # else the watch has a limit
             and self._watch.wants_consumers()
             and self._dead_letters.is_spent(self.completed(), self.stories.number_of_reports())
         ):
             why = next(iter(reasons_in(self.plan.folder)), "no reason is known")
-            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self.plan.name}: {why}"
+            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self._seen}: {why}"
             fix = f"./launch/offramp dead-letters list --run-dir {self.plan.folder}"
             self.fail(LaunchError(what, fix, ExitCode.DEAD_LETTERS))
 

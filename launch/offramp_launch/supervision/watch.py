@@ -144,6 +144,7 @@ class Watch(ProcessLoop):
         if (
             not self.failure
             and not self._plan.groups
+            and not self._plan.run_dir.group
             and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0)
         ):
             why = error_in((self._status.get("last_failure") or "").strip() or "its consumer gave no reason")

@@ -628,6 +628,16 @@ class JoinTest(OnStage):
     def consume(self, *flags, redirected=""):
         return self.stage.launch("consume", "--run-dir", str(self.run_dir), *flags, redirected=redirected)
 
+    def report(self, state, **more):
+        """Replaces the run's status, which is its group's, too."""
+        own = self.folder / "status.json"
+        if not own.is_symlink():
+            own.unlink()
+            own.symlink_to("../../status.json")
+        status = {"run_id": "loop", "nonce": self.program.nonce, "pid": self.program.process.pid, "state": state}
+        (self.run_dir / "status.json.new").write_text(json.dumps({**status, **more}))
+        os.replace(self.run_dir / "status.json.new", self.run_dir / "status.json")
+
     def test_an_unknown_group_is_refused(self):
         self.publish()
         for name, why in (("other", "has no group 'other'.*Its groups: masks, vectors"), ("../masks", "has no group")):
@@ -661,11 +671,25 @@ class JoinTest(OnStage):
         consumer.order(exit=7)
         self.assertEqual(7, joined.wait(WATCHDOG_SECONDS))
 
+    def test_failures_of_another_group_do_not_end_its_consumers(self):
+        self.publish()
+        self.report("running")
+        launcher = self.consume("--group", "masks", "--processor", "npy", "--consumers", "1")
+        consumer = self.stage.enter()
+        failures = {"releases": {"failed": 40}, "last_failure": "of vectors", "groups": [{"name": "masks"}]}
+        self.report("running", **failures, slabs="unreadable")
+        for line in launcher.stdout:
+            if "skipping slabs of status.json" in line:  # it has seen this status
+                break
+        self.report("ended", **failures)
+        consumer.order(exit=0)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(0, launcher.returncode, output)
+
     def test_consumers_join_a_group_of_a_program(self):
         """The group's counts are those of its consumers' summary, and the status stays the whole run's."""
         self.publish()
-        (self.folder / "status.json").unlink()
-        (self.folder / "status.json").symlink_to("../../status.json")
+        self.report("running")
         launcher = self.consume("--group", "masks", "--processor", "npy", "--consumers", "2")
         consumers = [self.stage.enter() for _ in range(2)]
         self.assertEqual([str(self.folder)] * 2, [consumer.flag("--run-dir") for consumer in consumers])
@@ -673,12 +697,10 @@ class JoinTest(OnStage):
             {"name": "vectors", "released_samples": 8, "dead_lettered_samples": 3},
             {"name": "masks", "released_samples": 11, "dead_lettered_samples": 0},
         ]
-        status = {"run_id": "loop", "nonce": self.program.nonce, "pid": self.program.process.pid, "state": "ended"}
         others = [{"pid": 1, "group": "vectors"}, {"pid": consumers[0].pid, "group": "masks", "samples": 7}]
         counts = {"released_samples": 8, "released_batches": 4, "dead_lettered_samples": 3, "consumers": others}
-        whole = json.dumps({**status, **counts, "groups": groups})
-        (self.run_dir / "status.json.new").write_text(whole)
-        os.replace(self.run_dir / "status.json.new", self.run_dir / "status.json")
+        self.report("ended", **counts, groups=groups)
+        whole = (self.run_dir / "status.json").read_text()
         for consumer in consumers:
             consumer.order(exit=0)
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
