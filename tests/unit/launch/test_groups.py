@@ -671,20 +671,37 @@ class JoinTest(OnStage):
         consumer.order(exit=7)
         self.assertEqual(7, joined.wait(WATCHDOG_SECONDS))
 
-    def test_failures_of_another_group_do_not_end_its_consumers(self):
+    def joined(self, **status):
+        """(the launcher of a group's only consumer, once it has seen this status of the running run; the consumer)."""
         self.publish()
         self.report("running")
         launcher = self.consume("--group", "masks", "--processor", "npy", "--consumers", "1")
         consumer = self.stage.enter()
-        failures = {"releases": {"failed": 40}, "last_failure": "of vectors", "groups": [{"name": "masks"}]}
-        self.report("running", **failures, slabs="unreadable")
+        self.report("running", **status, slabs="unreadable")
         for line in launcher.stdout:
-            if "skipping slabs of status.json" in line:  # it has seen this status
+            if "skipping slabs of status.json" in line:
                 break
+        return launcher, consumer
+
+    def test_failures_of_another_group_do_not_end_its_consumers(self):
+        failures = {"releases": {"failed": 40}, "last_failure": "of vectors", "groups": [{"name": "masks"}]}
+        launcher, consumer = self.joined(**failures)
         self.report("ended", **failures)
         consumer.order(exit=0)
         output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
         self.assertEqual(0, launcher.returncode, output)
+
+    def test_its_own_dead_letters_end_its_consumers(self):
+        launcher, consumer = self.joined(groups=[{"name": "masks"}])
+        (self.folder / "dead-letters").mkdir()
+        for index in range(20):
+            incident = {"run_id": "loop", "samples": [{"item": index}], "reason": "it broke"}
+            (self.folder / "dead-letters" / f"{index}.json").write_text(json.dumps(incident))
+        self.assertEqual({"signal": "SIGTERM"}, consumer.next_message())
+        consumer.order(exit=0)
+        output, _ = launcher.communicate(timeout=WATCHDOG_SECONDS)
+        self.assertEqual(84, launcher.returncode, output)
+        self.assertIn("20 slabs in a row became dead letters of group masks: it broke", output)
 
     def test_consumers_join_a_group_of_a_program(self):
         """The group's counts are those of its consumers' summary, and the status stays the whole run's."""
