@@ -37,7 +37,7 @@ bool Intake::grant_slabs() {
         const auto slab = acquire();
         if (!slab) break;
         const GroupBroker& first = *groups_.front();
-        grants_.push_back({*slab, first.ledger().word(*slab).generation, first.memory().bytes_of(*slab)});
+        grants_.emplace_back(*slab, first.ledger().word(*slab).generation, first.memory().bytes_of(*slab));
     }
     exchange_.grant(grants_);
     // A pool that is still being made is not a shortage.

@@ -62,7 +62,7 @@ class Intake {
 
     const GroupBrokers& groups_;
     SlabExchange& exchange_;
-    std::vector<SlabExchange::Grant> grants_;  // kept for its memory
+    std::vector<WriteLoan> grants_;  // kept for its memory
     bool is_short_ = false;
 };
 

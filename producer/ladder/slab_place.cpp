@@ -30,7 +30,7 @@ std::optional<WriteLoan> FreshSegments::open() {
     const TraceRange range(TraceName::Map);
     segment = std::make_unique<SharedRegion>(
         SharedRegion::create(names_.span(loan_->slab()), slab_bytes_, {.readable_by_group = readable_by_group_}));
-    return WriteLoan::of_own_memory(loan_->slab(), loan_->generation(), segment->bytes());
+    return WriteLoan(loan_->slab(), loan_->generation(), segment->bytes());
 }
 
 PrivatePlace::PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std::uint32_t epoch,
@@ -44,7 +44,7 @@ PrivatePlace::PrivatePlace(std::size_t slab_bytes, std::uint64_t run_nonce, std:
 std::optional<WriteLoan> PrivatePlace::open() {
     if (stopped_) return std::nullopt;
     bytes_ = std::make_unique_for_overwrite<std::byte[]>(slab_bytes_);
-    return WriteLoan::of_own_memory(0, ++generation_, {bytes_.get(), slab_bytes_});
+    return WriteLoan(0, ++generation_, {bytes_.get(), slab_bytes_});
 }
 
 void PrivatePlace::deliver(WriteLoan loan, const PublishedSlab& published) {

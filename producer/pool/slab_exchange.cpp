@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "common/base/clock.hpp"
@@ -61,13 +62,14 @@ std::optional<WriteLoan> SlabExchange::wait_for_slab(WhenNone when_none) {
         waited_ns_ += waited_since(began);
     }
     if (stopped_ || grants_.empty()) return std::nullopt;
-    const Grant grant = grants_.front();
+    WriteLoan loan = std::move(grants_.front());
     grants_.pop_front();
     const bool wants_more = !short_ && grants_.size() <= grants_ahead_ / 2;
     wants_more_ = wants_more_ || wants_more;
     lock.unlock();
     if (wants_more) notify();
-    return WriteLoan(shared_from_this(), grant.slab, grant.generation, grant.bytes);
+    loan.exchange_ = shared_from_this();
+    return loan;
 }
 
 void SlabExchange::publish(WriteLoan loan, PublishedSlab published) {
@@ -76,7 +78,7 @@ void SlabExchange::publish(WriteLoan loan, PublishedSlab published) {
     std::shared_ptr<const InlineDispatch> inline_dispatch;
     {
         const std::lock_guard lock(mutex_);
-        to_take_.published.push_back(published);
+        to_take_.published.push_back(std::move(published));
         const TimePoint now = clock_.now();
         if (now - published_at_ >= kNeighbours) inline_dispatch = inline_dispatch_;
         published_at_ = now;
@@ -146,11 +148,11 @@ std::uint32_t SlabExchange::grants_wanted(std::uint32_t pool_slabs) {
     return stopped_ || to_take_.finished || there >= grants_ahead_ ? 0 : grants_ahead_ - there;
 }
 
-void SlabExchange::grant(std::span<const Grant> grants) {
+void SlabExchange::grant(std::span<WriteLoan> grants) {
     if (grants.empty()) return;
     {
         const std::lock_guard lock(mutex_);
-        grants_.insert(grants_.end(), grants.begin(), grants.end());
+        std::ranges::move(grants, std::back_inserter(grants_));
         short_ = false;
     }
     if (grants.size() == 1)
@@ -180,7 +182,7 @@ bool SlabExchange::stopped() const {
 std::vector<std::uint32_t> SlabExchange::withdraw_grants() {
     const std::lock_guard lock(mutex_);
     std::vector<std::uint32_t> slabs;
-    for (const Grant& grant : grants_) slabs.push_back(grant.slab);
+    for (const WriteLoan& loan : grants_) slabs.push_back(loan.slab());
     grants_.clear();
     return slabs;
 }

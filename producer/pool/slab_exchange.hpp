@@ -46,10 +46,9 @@ class SlabExchange;
 // event is done: an earlier release would hand memory to the next filling while the copy still writes.
 class WriteLoan {
   public:
-    // Memory of the caller's own: neither end of the loan frees anything.
-    static WriteLoan of_own_memory(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes) {
-        return {nullptr, slab, generation, bytes};
-    }
+    // Neither end of this loan frees anything, unless an exchange has handed it out.
+    WriteLoan(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes)
+        : slab_(slab), generation_(generation), bytes_(bytes) {}
     WriteLoan(WriteLoan&& other) noexcept
         : exchange_(std::move(other.exchange_)),
           slab_(other.slab_),
@@ -66,11 +65,8 @@ class WriteLoan {
 
   private:
     friend class SlabExchange;
-    WriteLoan(std::shared_ptr<SlabExchange> exchange, std::uint32_t slab, std::uint64_t generation,
-              std::span<std::byte> bytes)
-        : exchange_(std::move(exchange)), slab_(slab), generation_(generation), bytes_(bytes) {}
 
-    std::shared_ptr<SlabExchange> exchange_;  // null once published or moved from, and for own memory
+    std::shared_ptr<SlabExchange> exchange_;  // from wait_for_slab() until it is published or moved from
     std::uint32_t slab_;
     std::uint64_t generation_;
     std::span<std::byte> bytes_;
@@ -118,11 +114,6 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     // False: wake the broker. Replace it with an empty one before its captures end; a call that has begun continues.
     using InlineDispatch = std::function<bool()>;
     void set_inline_dispatch(InlineDispatch inline_dispatch);
-    struct Grant {
-        std::uint32_t slab = 0;
-        std::uint64_t generation = 0;
-        std::span<std::byte> bytes;
-    };
     // Readable, after listen(), when there is something to take.
     int wake_fd() const { return wake_.get(); }
     // Call it before a sleep on wake_fd(). True: there is something to take, do not sleep.
@@ -137,7 +128,8 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     std::vector<PublishedSlab> take_published();
     // `pool_slabs`: how many the pool has.
     std::uint32_t grants_wanted(std::uint32_t pool_slabs);
-    void grant(std::span<const Grant> grants);
+    // Moves the loans out of `grants`.
+    void grant(std::span<WriteLoan> grants);
     // Fewer slabs are free than wanted: the broker grants more later and need not be notified. Ends waits with
     // WhenNone::Return.
     void note_shortage();
@@ -175,7 +167,7 @@ class SlabExchange : public std::enable_shared_from_this<SlabExchange> {
     UniqueFd wake_;
     mutable std::mutex mutex_;
     std::condition_variable granted_;
-    std::deque<Grant> grants_;
+    std::deque<WriteLoan> grants_;
     Taken to_take_;
     bool has_events_ = false;  // for the broker, besides published slabs, since the last take()
     bool wants_more_ = false;  // grants, before they run out

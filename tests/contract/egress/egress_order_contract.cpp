@@ -118,7 +118,7 @@ class EgressOrder : public testing::Test {
     }
 
   private:
-    static void lend(SlabExchange& exchange, const SlabExchange::Grant& grant) { exchange.grant({&grant, 1}); }
+    static void lend(SlabExchange& exchange, WriteLoan loan) { exchange.grant({&loan, 1}); }
     static std::span<std::byte> slab_of(const DeviceBuffer& memory, const SlabLayout& layout, std::uint32_t slab) {
         return {memory.data() + slab * layout.slab_bytes, layout.slab_bytes};
     }

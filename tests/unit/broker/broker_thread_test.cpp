@@ -245,7 +245,8 @@ class CallingSink final : public spdlog::sinks::base_sink<std::mutex> {
 TEST(BrokerThread, PublishingAfterItsEndOnlyLeavesTheSlab) {
     BrokerFixture f;
     f.exchange = SlabExchange::make(2);
-    f.exchange->grant(std::array<SlabExchange::Grant, 1>{{{0, 1, {}}}});
+    WriteLoan granted(0, 1, {});
+    f.exchange->grant({&granted, 1});
     auto loan = f.exchange->wait_for_slab();
     Watched watched;
     watched.fails_in_its_sleep = true;

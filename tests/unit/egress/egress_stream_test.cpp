@@ -31,10 +31,7 @@ class EgressStreamTest : public testing::Test {
     void start_with(SlabLayout layout, std::chrono::nanoseconds max_delay) {
         layout_ = std::move(layout);
         memory_.resize(kSlabs * layout_.slab_bytes);
-        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) {
-            const SlabExchange::Grant grant{slab, 1, slab_of(slab)};
-            exchange_->grant({&grant, 1});
-        }
+        for (std::uint32_t slab = 0; slab < kSlabs; ++slab) grant(slab);
         egress_ =
             std::make_unique<EgressStream>(*device_, exchange_, layout_, timeline_,
                                            EgressStream::Options{.header_fields = {.run_nonce = kNonce, .epoch = 1},
@@ -97,6 +94,10 @@ class EgressStreamTest : public testing::Test {
         return holes;
     }
 
+    void grant(std::uint32_t slab) {
+        WriteLoan loan(slab, 1, slab_of(slab));
+        exchange_->grant({&loan, 1});
+    }
     std::span<std::byte> slab_of(std::uint32_t slab) {
         return {memory_.data() + slab * layout_.slab_bytes, layout_.slab_bytes};
     }
@@ -216,8 +217,7 @@ TEST_F(VaryingEgressTest, CopiesPackedSamplesTogetherAndOthersOneByOne) {
         NotingStream stream(device_->borrow_stream(nullptr));
         CopyEvents events = CopyEvents::make(*device_);
         OutputCounters counters;
-        SlabFilling filling(WriteLoan::of_own_memory(0, 1, memory_), layout_, {.run_nonce = kNonce, .epoch = 1}, stream,
-                            events);
+        SlabFilling filling(WriteLoan(0, 1, memory_), layout_, {.run_nonce = kNonce, .epoch = 1}, stream, events);
         EXPECT_EQ(filling.add(batch, 0, 5), 5U);
         filling.close();
         EXPECT_EQ(filling.wait_copied(counters, timeline_).bytes, 157U);
@@ -239,8 +239,7 @@ TEST_F(VaryingEgressTest, DropsASlabsWorthWithoutAFreeSlab) {
     on_dropped_ = [&](std::uint64_t, std::span<const RowInfo> rows) {
         for (const RowInfo& row : rows) dropped.push_back(row.item);
         // before the next sample asks for a slab, so that it does not get the answer to these
-        const SlabExchange::Grant grant{3, 1, slab_of(3)};
-        exchange_->grant({&grant, 1});
+        grant(3);
     };
     start_varying(128, 1, kForever);
     for (std::uint64_t number = 0; number < kSlabs; ++number) submit_lengths(number, {100});
@@ -407,8 +406,7 @@ TEST_F(EgressStreamTest, DropsABatchWithoutASlabAndReportsIt) {
     for (std::uint32_t slab = 0; slab < kSlabs; ++slab) next();
     submit(kSlabs);
     while (egress_->stats().batches_dropped < 1) exchange_->note_shortage();  // the broker's answer
-    const SlabExchange::Grant grant{3, 1, slab_of(3)};
-    exchange_->grant({&grant, 1});
+    grant(3);
     submit(kSlabs + 1);
     const PublishedSlab after = next();
     EXPECT_THAT(dropped, ElementsAre(kSlabs));

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "tests/support/manual_clock.hpp"
 
@@ -14,15 +15,16 @@ namespace {
 
 constexpr std::uint32_t kPool = 8;
 
-std::array<SlabExchange::Grant, 1> one(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes = {}) {
-    return {{{slab, generation, bytes}}};
+void grant(SlabExchange& exchange, std::uint32_t slab, std::uint64_t generation = 1, std::span<std::byte> bytes = {}) {
+    WriteLoan loan(slab, generation, bytes);
+    exchange.grant({&loan, 1});
 }
 
 TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
     const auto exchange = SlabExchange::make(2);
     std::array<std::byte, 8> bytes{};
     EXPECT_EQ(exchange->grants_wanted(kPool), 2U);
-    exchange->grant(one(5, 9, bytes));
+    grant(*exchange, 5, 9, bytes);
     auto loan = exchange->wait_for_slab();
     ASSERT_TRUE(loan);
     EXPECT_EQ(loan->slab(), 5U);
@@ -39,14 +41,14 @@ TEST(SlabExchange, AGrantReachesTheEgressAndIsPublished) {
 
 TEST(SlabExchange, AbandonsADroppedLoan) {
     const auto exchange = SlabExchange::make();
-    exchange->grant(one(3, 1));
+    grant(*exchange, 3);
     { const auto loan = exchange->wait_for_slab(); }
     EXPECT_EQ(exchange->take().abandoned, std::vector<std::uint32_t>{3});
 }
 
 TEST(SlabExchange, AbandonsAMovedLoanOnce) {
     const auto exchange = SlabExchange::make();
-    exchange->grant(one(3, 1));
+    grant(*exchange, 3);
     {
         auto loan = exchange->wait_for_slab();
         const WriteLoan moved = std::move(*loan);
@@ -62,7 +64,7 @@ bool rings(const SlabExchange& exchange) {
 TEST(SlabExchange, APublisherStandsInForASleepingBroker) {
     ManualClock clock;
     const auto exchange = SlabExchange::make(2, clock);
-    for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
+    for (std::uint32_t slab = 0; slab < kPool; ++slab) grant(*exchange, slab);
     int asked = 0;
     bool can = true;
     exchange->set_inline_dispatch([&] {
@@ -100,7 +102,7 @@ TEST(SlabExchange, APublisherStandsInForASleepingBroker) {
 
 TEST(SlabExchange, AStandInHandlesOnlySlabs) {
     const auto exchange = SlabExchange::make(2);
-    for (std::uint32_t slab = 0; slab < kPool; ++slab) exchange->grant(one(slab, 1));
+    for (std::uint32_t slab = 0; slab < kPool; ++slab) grant(*exchange, slab);
     exchange->publish(std::move(*exchange->wait_for_slab()), {.samples = 1});
     exchange->finish();
     EXPECT_EQ(exchange->take_published().size(), 1U);
@@ -120,7 +122,7 @@ TEST(SlabExchange, ATryWithoutWaitingChecksAgain) {
         EXPECT_FALSE(exchange->stopped());
     });
     while (!exchange->waiting()) std::this_thread::yield();
-    exchange->grant(one(4, 1));
+    grant(*exchange, 4);
     while (exchange->take().abandoned.empty()) {  // the loan is dropped after the second answer
         if (exchange->waiting()) exchange->note_shortage();
         std::this_thread::yield();
@@ -138,12 +140,12 @@ TEST(SlabExchange, AWaitThatDropsAsksForOneSlab) {
     std::thread asks = wait(SlabExchange::WhenNone::DropOldest);
     EXPECT_TRUE(exchange->wants_oldest_dropped());
     EXPECT_TRUE(exchange->listen()) << "the broker is asked";
-    exchange->grant(one(4, 1));
+    grant(*exchange, 4);
     EXPECT_FALSE(exchange->wants_oldest_dropped()) << "whether or not the waiter has seen it";
     asks.join();
     std::thread waits = wait(SlabExchange::WhenNone::Wait);
     EXPECT_FALSE(exchange->wants_oldest_dropped());
-    exchange->grant(one(5, 1));
+    grant(*exchange, 5);
     waits.join();
 }
 
@@ -160,7 +162,7 @@ TEST(SlabExchange, CountsTheEgressesWaitingTime) {
     const auto exchange = SlabExchange::make();
     std::thread waiter([&] { EXPECT_TRUE(exchange->wait_for_slab()); });
     while (exchange->wait_seconds() == 0) std::this_thread::yield();
-    exchange->grant(one(0, 1));
+    grant(*exchange, 0);
     waiter.join();
     const double waited = exchange->wait_seconds();
     EXPECT_GT(waited, 0);
@@ -178,7 +180,7 @@ TEST(SlabExchange, CountsNoWaitBeforeTheFirstSlabHasItsMemory) {
     exchange->note_memory();
     while (exchange->wait_seconds() == 0) std::this_thread::yield();
     exchange->note_memory();  // for another slab
-    exchange->grant(one(0, 1));
+    grant(*exchange, 0);
     waiter.join();
     EXPECT_LE(exchange->wait_seconds(), static_cast<double>(now_ns() - there) / 1e9);
     EXPECT_GT(exchange->wait_seconds(), 0);
@@ -201,7 +203,8 @@ TEST(SlabExchange, WakesASleepingBrokerOnceAndNeverAnAwakeOne) {
 
 TEST(SlabExchange, AsksForMoreAfterHalfOfTheGrants) {
     const auto exchange = SlabExchange::make(4);
-    const std::array<SlabExchange::Grant, 4> grants{{{0, 1, {}}, {1, 1, {}}, {2, 1, {}}, {3, 1, {}}}};
+    std::vector<WriteLoan> grants;
+    for (std::uint32_t slab = 0; slab < 4; ++slab) grants.emplace_back(slab, 1, std::span<std::byte>());
     EXPECT_EQ(exchange->grants_wanted(kPool), 4U);
     exchange->grant(grants);
     const auto first = exchange->wait_for_slab();
@@ -234,8 +237,7 @@ TEST(SlabExchange, TheBrokerMissesNoSlabAsleep) {
         const auto news = exchange->take();
         taken += static_cast<std::uint32_t>(news.published.size());
         finished = news.finished;
-        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted)
-            exchange->grant(one(granted++, 1));
+        for (std::uint32_t wanted = exchange->grants_wanted(kPool); wanted > 0; --wanted) grant(*exchange, granted++);
         if (finished || exchange->listen()) continue;
         pollfd entry{exchange->wake_fd(), POLLIN, 0};
         ASSERT_EQ(::poll(&entry, 1, 60'000), 1) << "asleep beside " << kSlabs - taken << " slabs";
