@@ -180,7 +180,6 @@ const SettingValue& CatalogueValues::at(std::string_view flag) const {
 
 const std::string& CatalogueValues::text(std::string_view flag) const { return as<std::string>(at(flag)); }
 std::int64_t CatalogueValues::number(std::string_view flag) const { return as<std::int64_t>(at(flag)); }
-double CatalogueValues::decimal(std::string_view flag) const { return as<double>(at(flag)); }
 bool CatalogueValues::on(std::string_view flag) const { return as<bool>(at(flag)); }
 
 void CatalogueValues::put(std::string_view flag, SettingValue value) {

@@ -29,7 +29,6 @@ class CatalogueValues {
     const SettingValue& at(std::string_view flag) const;
     const std::string& text(std::string_view flag) const;
     std::int64_t number(std::string_view flag) const;
-    double decimal(std::string_view flag) const;
     bool on(std::string_view flag) const;
 
     // Does not check the value: Setting::set does.
