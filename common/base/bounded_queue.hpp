@@ -16,7 +16,7 @@
 namespace offramp {
 
 // Connects two stages. A full queue blocks push() (back-pressure). A queue is full when it has as many values as its
-// capacity, or values of its weight limit. The queue counts the blocked time of both sides.
+// capacity, or values of its weight limit. The queue counts the blocked time of pop().
 // Borrows the clock. Thread: any number on either side. Blocks: push() while full, pop() while empty. `Filled`: the
 // condition that pop() waits on. With a NappingCondition (napping_condition.hpp), push() wakes pop() if the queue is
 // full, or if pop() has waited for long.
@@ -107,10 +107,6 @@ class BoundedQueue {
     bool closed() const {
         const std::lock_guard lock(mutex_);
         return closed_;
-    }
-    double push_blocked_seconds() const {
-        const std::lock_guard lock(mutex_);
-        return push_blocked_.seconds(clock_.now());
     }
     double pop_blocked_seconds() const {
         const std::lock_guard lock(mutex_);

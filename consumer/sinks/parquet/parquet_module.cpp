@@ -263,7 +263,6 @@ void read_rows(const std::string& path, const std::function<void(const VectorRow
 
 extern "C" const offramp::ParquetModule* offramp_parquet_v1();
 extern "C" const offramp::ParquetModule* offramp_parquet_v1() {
-    static const offramp::ParquetModule module{
-        .write_rows = &offramp::write_rows, .read_rows = &offramp::read_rows, .arrow_version = ARROW_VERSION_STRING};
+    static const offramp::ParquetModule module{.write_rows = &offramp::write_rows, .read_rows = &offramp::read_rows};
     return &module;
 }

@@ -28,7 +28,6 @@ struct ParquetModule {
                        const std::function<void(std::span<const std::byte>)>& write);
     // Passes every row of an Offramp file to `found`, in order.
     void (*read_rows)(const std::string& path, const std::function<void(const VectorRow&)>& found);
-    const char* arrow_version = "";  // the version that the module was compiled against
 };
 
 using ParquetModuleFunction = const ParquetModule*();

@@ -54,11 +54,6 @@ void InputSlots::close() {
     changed_.notify_all();
 }
 
-double InputSlots::blocked_seconds() const {
-    const std::lock_guard lock(mutex_);
-    return blocked_.seconds(clock_.now());
-}
-
 std::int64_t InputSlots::waiting() const {
     const std::lock_guard lock(mutex_);
     return blocked_.waiting();

@@ -45,7 +45,6 @@ class InputSlots {
     void give_back(InputSlot& slot);
     void close();
 
-    double blocked_seconds() const;
     std::int64_t waiting() const;
 
   private:

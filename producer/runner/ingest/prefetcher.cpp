@@ -234,22 +234,14 @@ void Prefetcher::stop() noexcept {
 }
 
 Prefetcher::Progress Prefetcher::progress() const {
-    Progress progress{.batches_delivered = batches_delivered_,
-                      .items_delivered = items_delivered_,
-                      .items_skipped = items_skipped_,
-                      .batches_queued = queue_.size(),
-                      .next_blocked_seconds = queue_.pop_blocked_seconds(),
-                      .upload_blocked_on_model_seconds = queue_.push_blocked_seconds(),
-                      .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9,
-                      .tokens = tokens_,
-                      .padded_tokens = padded_tokens_,
-                      .decoded_on_gpu = decoded_on_gpu_};
-    if (staging_) {
-        progress.upload_blocked_on_decode_seconds = staging_->complete_blocked_seconds();
-        progress.decode_blocked_seconds = staging_->claim_blocked_seconds();
-        progress.upload_blocked_on_model_seconds += inputs_->blocked_seconds();
-    }
-    return progress;
+    return {.batches_delivered = batches_delivered_,
+            .items_delivered = items_delivered_,
+            .items_skipped = items_skipped_,
+            .next_blocked_seconds = queue_.pop_blocked_seconds(),
+            .h2d_seconds = static_cast<double>(h2d_ns_) / 1e9,
+            .tokens = tokens_,
+            .padded_tokens = padded_tokens_,
+            .decoded_on_gpu = decoded_on_gpu_};
 }
 
 void Prefetcher::decode(std::uint32_t worker) noexcept {

@@ -73,22 +73,17 @@ class Prefetcher {
     // Like finish_early(), and waits for the threads to end.
     void stop() noexcept;
 
-    // Counts of delivered batches, and each stage's waits, for the status page. Seconds include waits still in
-    // progress.
+    // Counts of delivered batches, and waits, which include one still in progress.
     struct Progress {
         std::uint64_t batches_delivered = 0;  // except batches that were left out
         // Wanted rows, including empty ones, of all batches from next().
         std::uint64_t items_delivered = 0;
-        std::uint64_t items_skipped = 0;  // among the delivered
-        std::uint64_t batches_queued = 0;
-        double next_blocked_seconds = 0;  // the model waits for input
-        double upload_blocked_on_decode_seconds = 0;
-        double upload_blocked_on_model_seconds = 0;  // every device input is in use: back-pressure
-        double decode_blocked_seconds = 0;           // thread-seconds; staging is full: back-pressure
-        double h2d_seconds = 0;                      // device time of the uploads, from event pairs
-        std::uint64_t tokens = 0;                    // uploaded tokens of texts
-        std::uint64_t padded_tokens = 0;             // including padding of rows and batches
-        std::uint64_t decoded_on_gpu = 0;            // pictures
+        std::uint64_t items_skipped = 0;   // among the delivered
+        double next_blocked_seconds = 0;   // the model waits for input
+        double h2d_seconds = 0;            // device time of the uploads, from event pairs
+        std::uint64_t tokens = 0;          // uploaded tokens of texts
+        std::uint64_t padded_tokens = 0;   // including padding of rows and batches
+        std::uint64_t decoded_on_gpu = 0;  // pictures
     };
     Progress progress() const;
     // Skips an item that was read but yielded no result, like an unreadable one. True: the skipped items now exceed

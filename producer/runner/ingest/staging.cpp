@@ -89,8 +89,7 @@ std::optional<StagingWindow::Batch> StagingWindow::take_complete() {
     std::unique_lock lock(mutex_);
     if (taken_ >= shape_.plan->batches()) return std::nullopt;
     Slot& slot = slot_of(taken_);
-    wait_booked(batch_complete_, lock, complete_blocked_, clock_,
-                [&] { return closed_ || (claiming_ > taken_ && slot.missing == 0); });
+    batch_complete_.wait(lock, [&] { return closed_ || (claiming_ > taken_ && slot.missing == 0); });
     if (closed_) return std::nullopt;
     ++taken_;
     return Batch{.number = slot.number,
@@ -115,16 +114,6 @@ void StagingWindow::close() {
     }
     window_moved_.notify_all();
     batch_complete_.notify_all();
-}
-
-double StagingWindow::claim_blocked_seconds() const {
-    const std::lock_guard lock(mutex_);
-    return claim_blocked_.seconds(clock_.now());
-}
-
-double StagingWindow::complete_blocked_seconds() const {
-    const std::lock_guard lock(mutex_);
-    return complete_blocked_.seconds(clock_.now());
 }
 
 std::int64_t StagingWindow::waiting_to_claim() const {

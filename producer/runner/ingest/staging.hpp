@@ -107,8 +107,6 @@ class StagingWindow {
     // Ends all waiting, permanently.
     void close();
 
-    double claim_blocked_seconds() const;  // thread-seconds, over all workers
-    double complete_blocked_seconds() const;
     std::int64_t waiting_to_claim() const;
 
   private:
@@ -137,7 +135,7 @@ class StagingWindow {
     std::uint64_t taken_ = 0;
     std::uint64_t recycled_ = 0;
     bool closed_ = false;
-    BlockedTime claim_blocked_, complete_blocked_;
+    BlockedTime claim_blocked_;
 };
 
 }  // namespace offramp

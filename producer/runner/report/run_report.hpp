@@ -39,7 +39,6 @@ struct RunFacts {
     std::uint64_t slab_payload_bytes = 0;
     std::uint64_t samples_per_slab = 0;
     std::uint32_t batches_per_slab = 1;
-    std::uint32_t slabs = 0;
     std::uint64_t shm_bytes = 0;  // EgressRun::shm_bytes()
     std::uint64_t began_ns = 0;   // CLOCK_MONOTONIC at the start of the run's first producer
     std::uint64_t producers = 1;  // that have served the run, including this one

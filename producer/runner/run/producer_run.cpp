@@ -183,7 +183,6 @@ RunFacts ProducerRun::facts() const {
             .slab_payload_bytes = layout.payload_bytes,
             .samples_per_slab = static_cast<std::uint64_t>(layout.rows),
             .batches_per_slab = layout.batches,
-            .slabs = egress_->spans().slab_count,
             .shm_bytes = egress_->shm_bytes(),
             .began_ns = progress != nullptr ? progress->began_ns : began_ns_,
             .producers = progress != nullptr ? progress->producers : 1};
