@@ -35,8 +35,8 @@ class BoundedQueue {
     BoundedQueue(const BoundedQueue&) = delete;
     BoundedQueue& operator=(const BoundedQueue&) = delete;
 
-    // Returns false, and drops the value, if the queue is closed.
-    bool push(T value) {
+    // Returns false, and leaves the value as it is, if the queue is closed.
+    bool push(T&& value) {
         std::unique_lock lock(mutex_);
         if (!closed_or_room()) has_value_.notify_all();
         wait_booked(has_room_, lock, push_blocked_, clock_, [this] { return closed_or_room(); });

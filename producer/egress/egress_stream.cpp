@@ -68,6 +68,7 @@ bool EgressStream::submit(OutputBatch batch) {
     counters_.submitted(batch);
     const TraceRange range(TraceName::QueueOutput, batch.number);
     if (submitted_.push(std::move(batch))) return true;  // the next call throws a failure of this time
+    release(batch);                                      // NOLINT(bugprone-use-after-move): it was not taken
     completion_.rethrow_failure();
     return false;
 }

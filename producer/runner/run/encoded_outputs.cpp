@@ -45,6 +45,7 @@ EncodedOutputs::~EncodedOutputs() {
 bool EncodedOutputs::submit(OutputBatch batch) {
     counters_.submitted(batch);
     if (queue_.push(std::move(batch))) return true;
+    release(batch);  // NOLINT(bugprone-use-after-move): it was not taken
     rethrow_failure();
     return false;
 }

@@ -94,7 +94,7 @@ TEST(BoundedQueue, ClosingWakesBothSides) {
 TEST(BoundedQueue, AbandoningDropsItsContents) {
     BoundedQueue<std::shared_ptr<int>> queue(2);
     const auto value = std::make_shared<int>(1);
-    queue.push(value);
+    queue.push(std::shared_ptr(value));
     queue.abandon();
     EXPECT_EQ(value.use_count(), 1);
     EXPECT_FALSE(queue.pop());
@@ -121,7 +121,7 @@ TEST(BoundedQueue, BehavesAsADequeDoes) {
         int next = 0;
         for (const bool push : pushes) {
             if (push && model.size() < capacity) {
-                RC_ASSERT(queue.push(next));
+                RC_ASSERT(queue.push(int(next)));
                 model.push_back(next++);
             } else if (!push) {
                 const std::optional<int> popped = queue.try_pop();

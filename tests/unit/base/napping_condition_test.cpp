@@ -62,7 +62,7 @@ TEST(NappingCondition, APushWakesASleeper) {
     });
     for (int i = 0; i < 3; ++i) {
         yield_until([&] { return queue.waiting_to_pop() == 1; });
-        EXPECT_TRUE(queue.push(i));
+        EXPECT_TRUE(queue.push(int(i)));
         yield_until([&] { return queue.size() == 0; });
     }
     popper.join();

@@ -367,7 +367,8 @@ class DoneWhenAwaited final : public Event {
     std::atomic<bool> awaited{false};
 };
 
-// Owners that the stream may still use: of the batch that waits for a slab, and of those behind it.
+// Owners that the stream may still use: of the batch that waits for a slab, of those behind it, and of one that comes
+// too late.
 TEST_F(EgressStreamTest, AStopReleasesOwnersOnlyAfterTheirCopies) {
     const std::int64_t shape[] = {kBatch, kSampleBytes};
     layout_ = SlabLayout::make({TensorSpec::contiguous("payload", kUInt8, shape)}, kBatch, 1);
@@ -377,7 +378,9 @@ TEST_F(EgressStreamTest, AStopReleasesOwnersOnlyAfterTheirCopies) {
         EgressStream::Options{.slab_count = kSlabs, .batch = kBatch, .queue_depth = 4}, [] {});
     std::vector<std::byte> bytes(kBatch * kSampleBytes);
     std::atomic<int> released{0}, too_early{0};
-    for (std::uint64_t number = 0; number < 3; ++number) {
+    for (std::uint64_t number = 0; number < 4; ++number) {
+        const bool too_late = number == 3;
+        if (too_late) egress_->stop();
         const auto computed = std::make_shared<DoneWhenAwaited>();
         const std::shared_ptr<const void> owner(bytes.data(), [&, computed](const std::byte*) {
             too_early += computed->awaited ? 0 : 1;
@@ -386,11 +389,10 @@ TEST_F(EgressStreamTest, AStopReleasesOwnersOnlyAfterTheirCopies) {
         OutputBatch batch{.number = number, .rows = std::vector<RowInfo>(kBatch)};
         batch.tensors.push_back({TensorSpec::contiguous("payload", kUInt8, shape), bytes.data(), owner});
         batch.computed = computed;
-        ASSERT_TRUE(egress_->submit(std::move(batch)));
+        EXPECT_EQ(egress_->submit(std::move(batch)), !too_late);
     }
-    egress_->stop();
     egress_->finish();
-    EXPECT_EQ(released, 3);
+    EXPECT_EQ(released, 4);
     EXPECT_EQ(too_early, 0);
 }
 
