@@ -28,7 +28,7 @@ constexpr std::size_t kNonceDigits = 16;
 constexpr std::size_t kMaxRunIdBytes = 48;
 constexpr std::size_t kMaxGroupBytes = 16;
 constexpr std::string_view kLedger = "ledger";
-constexpr std::string_view kCells = "cells";
+constexpr std::string_view kHeartbeats = "heartbeats";
 constexpr std::chrono::milliseconds kNoWait{0};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -50,7 +50,7 @@ std::string of_its_group(std::string_view kind, const RunNames& names) {
 
 bool is_suffix_of_ours(std::string_view suffix) {
     if (suffix == "lock") return true;
-    for (const std::string_view kind : {kLedger, kCells})
+    for (const std::string_view kind : {kLedger, kHeartbeats})
         if (suffix.starts_with(kind) &&
             (suffix == kind || (suffix[kind.size()] == '-' && RunNames::is_group_name(suffix.substr(kind.size() + 1)))))
             return true;
@@ -188,7 +188,7 @@ std::string path_of(const RunNames& names) { return "/dev/shm" + names.lock(); }
 
 std::string RunNames::lock() const { return object_name(*this, "lock"); }
 std::string RunNames::ledger() const { return object_name(*this, of_its_group(kLedger, *this)); }
-std::string RunNames::cells() const { return object_name(*this, of_its_group(kCells, *this)); }
+std::string RunNames::heartbeats() const { return object_name(*this, of_its_group(kHeartbeats, *this)); }
 std::string RunNames::span(std::uint32_t index) const { return object_name(*this, "s" + std::to_string(index)); }
 
 void RunNames::check_run_id(const std::string& run_id) {

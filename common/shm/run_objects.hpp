@@ -16,16 +16,16 @@ namespace offramp {
 
 // The names of a run's shared-memory objects. All contain the run's id and a random nonce, so that runs do not collide:
 //   /offramp-RUNID-NONCE.lock    held with a shared lock by every process of the run
-//   /offramp-RUNID-NONCE.ledger  /offramp-RUNID-NONCE.cells  /offramp-RUNID-NONCE.s0 .s1 ...
-// A run with groups of consumers has .ledger-GROUP and .cells-GROUP for each group instead.
+//   /offramp-RUNID-NONCE.ledger  /offramp-RUNID-NONCE.heartbeats  /offramp-RUNID-NONCE.s0 .s1 ...
+// A run with groups of consumers has .ledger-GROUP and .heartbeats-GROUP for each group instead.
 struct RunNames {
     std::string run_id;
     std::uint64_t nonce = 0;
-    std::string group{};  // whose ledger and cells; empty: a run without groups, or the run as a whole
+    std::string group{};  // whose ledger and heartbeats; empty: a run without groups, or the run as a whole
 
     std::string lock() const;
     std::string ledger() const;
-    std::string cells() const;
+    std::string heartbeats() const;
     std::string span(std::uint32_t index) const;
 
     // Checks a run id: letters, digits, '.', '_' and '-', at most 48 bytes. Errors: ConfigError with the value.

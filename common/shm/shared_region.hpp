@@ -21,7 +21,7 @@ struct RegionOptions {
 };
 
 // Owns one named POSIX shared-memory object and a writable mapping of it. Only its creator writes to it, or its
-// successor once the creator is dead. Consumers also write to the cells object, through SharedRegionView.
+// successor once the creator is dead. Consumers also write to the heartbeats object, through SharedRegionView.
 //
 // Owns: the mapping; and the name, which the destructor removes unless keep_name() was called.
 // Thread: any, one at a time; populate() may run concurrently on disjoint ranges.

@@ -7,14 +7,14 @@
 #include <cstdint>
 #include <type_traits>
 
-// The bytes of the ledger object and of the cells object. They record which process may use which slab, and survive
-// crashes. A run with groups of consumers has both objects for each group.
+// The bytes of the ledger object and of the heartbeats object. They record which process may use which slab, and
+// survive crashes. A run with groups of consumers has both objects for each group.
 //
-//   ledger object   LedgerHeader (512 bytes)
-//                   LedgerConsumer[consumer_capacity]   64 bytes each
-//                   SlabEntry[slab_count]              128 bytes each
-//                   RunProgress (512 bytes)             its progress record: run_progress.hpp
-//   cells object    HeartbeatRecord[consumer_capacity]  64 bytes each
+//   ledger object       LedgerHeader (512 bytes)
+//                       LedgerConsumer[consumer_capacity]   64 bytes each
+//                       SlabEntry[slab_count]              128 bytes each
+//                       RunProgress (1024 bytes)            its progress record: run_progress.hpp
+//   heartbeats object   HeartbeatRecord[consumer_capacity]  64 bytes each
 //
 // Only the producer's broker thread writes the ledger; all others map it read-only. A consumer writes only its own
 // heartbeat record. Every change is one store of one aligned 64-bit word. A change of two words orders them so that a
@@ -65,7 +65,7 @@ struct LedgerConsumer {
 
 struct SlabEntry {
     std::uint64_t word;      // state, attempt, generation
-    std::uint64_t failures;  // the failure count: deaths that this filling may have caused
+    std::uint64_t failures;  // of this filling: deaths that it may have caused, and failures that consumers reported
     std::array<std::uint64_t, kMaxHolders> holders;
     std::uint64_t lost;  // the generation that a group of consumers lost for the whole run; 0: none
     std::array<std::uint64_t, 5> reserved;

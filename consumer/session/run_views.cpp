@@ -117,7 +117,7 @@ SlabMappings::SlabMappings(const RunNames& names, Keeping keeping, SharedRegionV
       ledger_(ledger),
       plan_(ledger.spans()),
       heartbeats_(
-          SharedRegionView::attach(names.cells(), SharedRegionView::Access::ReadWrite, ledger.heartbeats_bytes())),
+          SharedRegionView::attach(names.heartbeats(), SharedRegionView::Access::ReadWrite, ledger.heartbeats_bytes())),
       spans_(plan_.span_count) {}
 
 HeartbeatRecord& SlabMappings::heartbeat(std::uint32_t consumer_index) {

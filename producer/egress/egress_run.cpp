@@ -48,7 +48,7 @@ void EgressRun::add_group(const ConsumerGroup& group, std::unique_ptr<RunRecords
         Group{.of = group,
               .endpoint = endpoint,
               .records = std::move(records),
-              .heartbeats = std::make_unique<HeartbeatSnapshot>(endpoint.names.cells(), consumers),
+              .heartbeats = std::make_unique<HeartbeatSnapshot>(endpoint.names.heartbeats(), consumers),
               .spill = std::move(spill)}));
 }
 

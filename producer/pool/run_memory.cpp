@@ -81,7 +81,7 @@ RunMemory::RunMemory(const RunNames& names, const SlabLayout& layout, const Span
           plan.slab_count, consumer_capacity,
           SharedRegion::create(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count),
                                {.readable_by_group = readable_by_group}),
-          SharedRegion::create(names.cells(), heartbeats_bytes(consumer_capacity),
+          SharedRegion::create(names.heartbeats(), heartbeats_bytes(consumer_capacity),
                                {.readable_by_group = readable_by_group, .writable_by_group = readable_by_group})) {
     const LedgerHeader header = header_of(names, layout, plan, consumer_capacity, epoch);
     std::memcpy(ledger_.bytes().data(), &header, sizeof header);
@@ -91,7 +91,7 @@ RunMemory RunMemory::adopt(const RunNames& names, const SlabLayout& layout, cons
                            std::uint32_t consumer_capacity) {
     RunMemory memory(plan.slab_count, consumer_capacity,
                      SharedRegion::adopt(names.ledger(), ledger_bytes(consumer_capacity, plan.slab_count)),
-                     SharedRegion::adopt(names.cells(), heartbeats_bytes(consumer_capacity)));
+                     SharedRegion::adopt(names.heartbeats(), heartbeats_bytes(consumer_capacity)));
     LedgerHeader& header = memory.header();
     const LedgerHeader wanted = header_of(names, layout, plan, consumer_capacity, header.epoch);
     require_same_layout(header, wanted);

@@ -77,7 +77,7 @@ class NotAllowed(LeavesNothing):
         with RealRun(*COPY) as run:
             self.waiting_run(run)
             shm = objects(run.run_id)
-            self.assertGreaterEqual(len(shm), 4, "lock, ledger, cells and a span at least")
+            self.assertGreaterEqual(len(shm), 4, "lock, ledger, heartbeats and a span at least")
             words = [f"{action}={path}" for path in shm for action in ON_OBJECTS]
             words += [
                 f"{action}={run.run_dir}/{name}"
@@ -206,8 +206,8 @@ class ConsumerUser(LeavesNothing):
             run_id = run.status()["run_id"]
             spans = [path for path in objects(run_id) if path.rpartition(".")[2][0] == "s"]
             others = [path for path in objects(run_id) if path.rpartition(".")[2] in ("ledger", "lock")]
-            cells = [path for path in objects(run_id) if path.endswith(".cells")]
-            self.assertTrue(spans and len(others) == 2 and len(cells) == 1, objects(run_id))
+            heartbeats = [path for path in objects(run_id) if path.endswith(".heartbeats")]
+            self.assertTrue(spans and len(others) == 2 and len(heartbeats) == 1, objects(run_id))
             as_consumer = {"groups": [int(own_group)]}  # as the launch script starts them
             of_the_launcher = run.folder / "of-the-launchers-group"
             of_the_launcher.touch()
@@ -217,7 +217,7 @@ class ConsumerUser(LeavesNothing):
                 NOBODY,
                 [f"read={path}" for path in spans + others]
                 + [
-                    f"write={cells[0]}",
+                    f"write={heartbeats[0]}",
                     f"read={run.run_dir}/live/endpoint",
                     *(f"connect={path}" for path in wire.sockets_of(run.run_dir)),
                 ],
@@ -237,7 +237,7 @@ class ConsumerUser(LeavesNothing):
                     "open_again_for_writing",
                 )
             ]
-            words += [f"{action}={path}" for path in cells for action in ("unlink", "rename", "chmod")]
+            words += [f"{action}={path}" for path in heartbeats for action in ("unlink", "rename", "chmod")]
             words += [
                 f"{action}={run.run_dir}/{name}"
                 for name in (*socket_names(run), "live/endpoint")
@@ -253,7 +253,7 @@ class ConsumerUser(LeavesNothing):
             answers = attempts(NOBODY, words, **as_consumer)
             self.assertEqual({word: answer for word, answer in answers.items() if answer not in REFUSALS}, {})
             # A third user has no access, even in a group that it shares with the consumers' user.
-            words = [f"{action}={path}" for path in spans + others + cells for action in ON_OBJECTS]
+            words = [f"{action}={path}" for path in spans + others + heartbeats for action in ON_OBJECTS]
             words += [
                 f"read={run.run_dir}/live/endpoint",
                 *(f"connect={path}" for path in wire.sockets_of(run.run_dir)),
@@ -295,17 +295,18 @@ class ConsumerUser(LeavesNothing):
             )
             self.addCleanup(hostile.stdout.close)
             self.assertEqual(hostile.stdout.readline(), "done\n", run.logs())
-            cells = next(path for path in objects(run.run_id) if path.endswith(".cells"))
+            heartbeats = next(path for path in objects(run.run_id) if path.endswith(".heartbeats"))
             noise = struct.pack("<Q", 0xFFFFFFFFFFFFFFFF) * 512
             as_user(
                 NOBODY,
                 "import sys; open(sys.argv[1], 'r+b').write(bytes.fromhex(sys.argv[2]))",
-                cells,
+                heartbeats,
                 noise.hex(),
                 groups=[os.getegid()],
             )
             self.assertEqual(
-                attempts(NOBODY, [f"truncate={cells}"], groups=[os.getegid()]), {f"truncate={cells}": "allowed"}
+                attempts(NOBODY, [f"truncate={heartbeats}"], groups=[os.getegid()]),
+                {f"truncate={heartbeats}": "allowed"},
             )
             # It holds a slab silently, so the broker reads its cell at the timeout, and again after its death.
             run.until(

@@ -97,7 +97,7 @@ class RunHold:
             values_in(self._endpoint).get("producer_pid") in {str(pid) for pid in pids}
             and self.held
             and self._name() == self._of
-            and bool(glob.glob(f"{glob.escape(self._of)}.cells*"))  # with groups .cells-GROUP
+            and bool(glob.glob(f"{glob.escape(self._of)}.heartbeats*"))  # with groups .heartbeats-GROUP
         )
 
     def _name(self):

@@ -88,11 +88,11 @@ class Stage:
             "PUPPET_SOCKET": str(self.folder / "door"),
             "PUPPET_ERRANDS": str(self.folder / "errands"),
         }
-        # A producer's run in shared memory: its lock and the cells that consumers join, under the run name that a
+        # A producer's run in shared memory: its lock and the heartbeats that consumers join, under the run name that a
         # puppet publishes.
         self._lock_path = pathlib.Path(f"/dev/shm/offramp-{self.folder.name}-00000000000000aa.lock")
-        self._cells_path = self._lock_path.with_suffix(".cells")
-        self._cells_path.touch(0o600)
+        self._heartbeats_path = self._lock_path.with_suffix(".heartbeats")
+        self._heartbeats_path.touch(0o600)
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         self.working_folder = None  # where commands run; None: the test's folder
@@ -100,8 +100,8 @@ class Stage:
         self._puppets = []
 
     def remove_memory(self):
-        """Removes the cells, as a producer that fails at its start does. The launcher's lock stays."""
-        self._cells_path.unlink(missing_ok=True)
+        """Removes the heartbeats, as a producer that fails at its start does. The launcher's lock stays."""
+        self._heartbeats_path.unlink(missing_ok=True)
 
     def sweep(self):
         """Removes leftovers, as the start of another run does."""

@@ -393,9 +393,9 @@ class RunTest(OnStage):
         self.assertEqual(0, launcher.returncode)
 
     def test_another_producer_takes_over(self):
-        cells = self.stage._cells_path.with_suffix(".cells-a")  # each group has its own
-        cells.touch(0o600)
-        self.addCleanup(cells.unlink)
+        heartbeats = self.stage._heartbeats_path.with_suffix(".heartbeats-a")  # each group has its own
+        heartbeats.touch(0o600)
+        self.addCleanup(heartbeats.unlink)
         self.stage.remove_memory()
         launcher, producer, consumers = self.start_run("--producer-restarts", "1")
         producer.order(meet=True)

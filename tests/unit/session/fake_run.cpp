@@ -26,7 +26,7 @@ FakeRun::FakeRun()
       layout_(small_layout()),
       plan_(SpanPlan::make(kSlabs, layout_.slab_bytes, 3)),
       ledger_(SharedRegion::create(names_.ledger(), kLedgerBytes)),
-      heartbeats_(SharedRegion::create(names_.cells(), kConsumerCapacity * sizeof(HeartbeatRecord))) {
+      heartbeats_(SharedRegion::create(names_.heartbeats(), kConsumerCapacity * sizeof(HeartbeatRecord))) {
     for (std::uint32_t i = 0; i < plan_.span_count; ++i)
         spans_.push_back(SharedRegion::create(names_.span(i), plan_.span_bytes(i)));
     LedgerHeader& head = header();

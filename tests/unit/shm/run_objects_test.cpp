@@ -59,7 +59,7 @@ class Holder {
         : child_([names](int words) {
               const auto lock = RunLock::hold(names, true);
               make_object(names.ledger());
-              make_object(names.cells());
+              make_object(names.heartbeats());
               make_object(names.span(0));
               make_object(names.span(11));
               ChildProcess::report(words);
@@ -81,7 +81,7 @@ TEST(RunNames, CarryRunIdAndNonce) {
     const RunNames names{"nightly-7", 0xc0ffee};
     EXPECT_EQ(names.lock(), "/offramp-nightly-7-0000000000c0ffee.lock");
     EXPECT_EQ(names.ledger(), "/offramp-nightly-7-0000000000c0ffee.ledger");
-    EXPECT_EQ(names.cells(), "/offramp-nightly-7-0000000000c0ffee.cells");
+    EXPECT_EQ(names.heartbeats(), "/offramp-nightly-7-0000000000c0ffee.heartbeats");
     EXPECT_EQ(names.span(12), "/offramp-nightly-7-0000000000c0ffee.s12");
 }
 
@@ -89,7 +89,7 @@ TEST(RunNames, OfAGroupHaveItsLedgerAndCellsAlone) {
     const RunNames run{"nightly-7", 0xc0ffee};
     const RunNames masks = run.of_group("masks-2");
     EXPECT_EQ(masks.ledger(), "/offramp-nightly-7-0000000000c0ffee.ledger-masks-2");
-    EXPECT_EQ(masks.cells(), "/offramp-nightly-7-0000000000c0ffee.cells-masks-2");
+    EXPECT_EQ(masks.heartbeats(), "/offramp-nightly-7-0000000000c0ffee.heartbeats-masks-2");
     EXPECT_EQ(masks.lock(), run.lock());
     EXPECT_EQ(masks.span(3), run.span(3));
     EXPECT_EQ(masks.of_group("").ledger(), run.ledger());
@@ -235,7 +235,8 @@ TEST(Sweep, SparesALiveRunAndRemovesADeadOne) {
     holder.kill();
     const auto removed = sweep_dead_runs();
     // Another program that starts now may sweep the same run first, or at the same time.
-    const std::vector<std::string> all = {names.lock(), names.ledger(), names.cells(), names.span(0), names.span(11)};
+    const std::vector<std::string> all = {names.lock(), names.ledger(), names.heartbeats(), names.span(0),
+                                          names.span(11)};
     EXPECT_THAT(removed, AnyOf(IsSupersetOf(all), Not(Contains(names.lock()))));
     while (!sweep_run(names)) std::this_thread::yield();
     EXPECT_THAT(objects_of(names), IsEmpty());
@@ -307,7 +308,7 @@ TEST(Sweep, SparesARunWithALivingConsumer) {
     EXPECT_THAT(sweep_dead_runs(), Not(Contains(names.lock())));
     EXPECT_NO_THROW(RunLock::hold(names, false));
     remove_object(names.lock());
-    for (const auto& name : {names.ledger(), names.cells(), names.span(0), names.span(11)}) remove_object(name);
+    for (const auto& name : {names.ledger(), names.heartbeats(), names.span(0), names.span(11)}) remove_object(name);
 }
 
 TEST(Sweep, RemovesOneRunAndKeepsTheOther) {
@@ -346,7 +347,7 @@ TEST(Sweep, RemovesTheObjectsOfEveryGroup) {
         const auto lock = RunLock::hold(names, true);
         for (const char* group : {"masks", "v-2"}) {
             make_object(names.of_group(group).ledger());
-            make_object(names.of_group(group).cells());
+            make_object(names.of_group(group).heartbeats());
         }
         make_object(names.span(0));
         EXPECT_FALSE(sweep_run(names));

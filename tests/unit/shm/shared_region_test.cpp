@@ -145,11 +145,11 @@ TEST(SharedRegion, HasItsModeWithAnyUmask) {
     const auto own = SharedRegion::create(names.ledger(), kBytes);
     const auto group = SharedRegion::create(names.span(0), kBytes, {.readable_by_group = true});
     const auto cells =
-        SharedRegion::create(names.cells(), kBytes, {.readable_by_group = true, .writable_by_group = true});
+        SharedRegion::create(names.heartbeats(), kBytes, {.readable_by_group = true, .writable_by_group = true});
     ::umask(previous);
     EXPECT_EQ(mode_of(names.ledger()), 0600U);
     EXPECT_EQ(mode_of(names.span(0)), 0640U);
-    EXPECT_EQ(mode_of(names.cells()), 0660U);
+    EXPECT_EQ(mode_of(names.heartbeats()), 0660U);
 }
 
 TEST(SharedRegion, IsClosedToOtherUsers) {
@@ -255,7 +255,7 @@ TEST(SharedRegion, PopulatesPartsFromSeveralThreads) {
 
 TEST(SharedRegion, PopulatesAnOddSize) {
     const auto names = own_run("odd");
-    auto region = SharedRegion::create(names.cells(), 4097);
+    auto region = SharedRegion::create(names.heartbeats(), 4097);
     EXPECT_NO_THROW(region.populate(4096, 1));
     EXPECT_NO_THROW(region.populate(1, 4096));
     EXPECT_NO_THROW(region.populate(4097, 0));
