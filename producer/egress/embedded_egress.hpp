@@ -36,9 +36,10 @@ struct EmbeddedEgressOptions {
 // A run (EgressRun) inside a program with its own loop. It uses that program's tensors, stream and keep-alives as they
 // are. Consumers find the run by its directory.
 //
-// Owns: the run, its place, its device, and threads "egress-copy", "egress-done", "broker". Thread: any; submit() and
-// drain() exclude each other. Blocks: the constructor until the first slabs are there; submit() while all slabs are
-// full; drain(). Errors: Error; a failure on one of its threads is thrown by the next call. Never ends the process.
+// Owns: the run, its place, its device, and threads "egress-copy", "egress-done", "broker", "status". Thread: any;
+// submit() and drain() exclude each other. Blocks: the constructor until the first slabs are there; submit() while all
+// slabs are full; drain(). Errors: Error; a failure on one of its threads is thrown by the next call. Never ends the
+// process.
 class EmbeddedEgress {
   public:
     struct Batch {

@@ -49,13 +49,7 @@ class WriteLoan {
     // Neither end of this loan frees anything, unless an exchange has handed it out.
     WriteLoan(std::uint32_t slab, std::uint64_t generation, std::span<std::byte> bytes)
         : slab_(slab), generation_(generation), bytes_(bytes) {}
-    WriteLoan(WriteLoan&& other) noexcept
-        : exchange_(std::move(other.exchange_)),
-          slab_(other.slab_),
-          generation_(other.generation_),
-          bytes_(other.bytes_) {
-        other.exchange_.reset();
-    }
+    WriteLoan(WriteLoan&& other) noexcept = default;
     WriteLoan& operator=(WriteLoan&& other) noexcept;
     ~WriteLoan();
 

@@ -202,7 +202,7 @@ class Driver:
         self._left = set(missing)
         self._queue = [(0.0, index) for index in missing]  # (earliest start, shard)
         self._tries = dict.fromkeys(missing, 0)
-        self._given_up: dict[int, str] = {}
+        self._failed_shards: dict[int, str] = {}
         self._actors: list[Any] = []
         self._idle: list[Any] = []
         self._calls: dict[Any, tuple[Any, int | None]] = {}
@@ -221,10 +221,10 @@ class Driver:
         finally:
             for actor in self._actors:
                 ray.kill(actor)
-        if self._given_up:
-            index, why = next(iter(self._given_up.items()))
+        if self._failed_shards:
+            index, why = next(iter(self._failed_shards.items()))
             raise ShardFailed(
-                f"{len(self._given_up)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._given_up))}; shard {index}: "
+                f"{len(self._failed_shards)} shards were tried {self._attempts} times and are not done: {', '.join(map(str, self._failed_shards))}; shard {index}: "
                 f"{why}. Fix that and run the same command again; finished shards are kept",
                 index,
                 TRY_AGAIN,
@@ -320,7 +320,7 @@ class Driver:
         self._say(f"[ray] shard {index}, attempt {tries} of {self._attempts}: {why}")
         if tries >= self._attempts:
             self._left.discard(index)
-            self._given_up[index] = why
+            self._failed_shards[index] = why
         else:
             heapq.heappush(self._queue, (time.monotonic() + self._pause * 2 ** (tries - 1), index))
 

@@ -31,7 +31,7 @@ struct offramp_egress {
     std::unique_ptr<offramp::EmbeddedEgress> run;
     std::shared_ptr<offramp::ReleasedBatches> released = std::make_shared<offramp::ReleasedBatches>();
     std::shared_ptr<offramp::CompletedItems> completed;  // null: completions are not collected
-    std::shared_ptr<offramp::CompletedItems> given_up;   // null: failed items are not collected
+    std::shared_ptr<offramp::CompletedItems> failed;     // null: failed items are not collected
     std::uint32_t tensors = 0;
     pid_t process_id = ::getpid();
 };
@@ -280,7 +280,7 @@ std::int32_t offramp_egress_open(const offramp_egress_options* options, offramp_
         auto opened = std::make_unique<offramp_egress>();
         const auto known = known_part(options, kLeastOptions, "offramp_egress_options");
         if (known.report_completed != 0) wanted.on_completed = noting_in(opened->completed);
-        if (known.report_failed != 0) wanted.on_failed_items = noting_in(opened->given_up);
+        if (known.report_failed != 0) wanted.on_failed_items = noting_in(opened->failed);
         opened->tensors = static_cast<std::uint32_t>(wanted.tensors.size());
         opened->run = std::make_unique<EmbeddedEgress>(std::move(wanted));
         open_egresses.add(opened.get());
@@ -389,9 +389,9 @@ std::int32_t offramp_egress_take_completed(offramp_egress* egress, offramp_items
 std::int32_t offramp_egress_take_failed(offramp_egress* egress, offramp_items* ranges, std::uint32_t capacity,
                                         double timeout_seconds, std::uint32_t* count, offramp_error* error) {
     return on(egress, error, [&] {
-        if (take_items(egress->given_up, "report_failed", ranges, capacity, timeout_seconds, count))
+        if (take_items(egress->failed, "report_failed", ranges, capacity, timeout_seconds, count))
             return std::int32_t{OFFRAMP_OK};
-        return refused(error, OFFRAMP_TIMEOUT, "no more items are given up yet. Call it again");
+        return refused(error, OFFRAMP_TIMEOUT, "no more items have failed yet. Call it again");
     });
 }
 

@@ -195,7 +195,7 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
     samples["done_before"] = facts.done_before;
     json batches = in_unit(stats, &SlabTotals::batches);
     json dead_letters = json::array();
-    for (const DeadLetter& slab : broker.dead_letters->all())
+    for (const DeadLetter& slab : broker.dead_letters->all()) {
         dead_letters.push_back({{"batch", slab.first_batch},
                                 {"failures", slab.failures},
                                 {"reason", slab.reason},
@@ -204,9 +204,8 @@ std::string RunReport::summary_json(const RunFacts& facts, const RunStats& stats
                                 {"pids", slab.pids},
                                 {"payload", slab.payload},
                                 {"error", slab.error}});
-    if (!broker.groups.empty())
-        for (std::size_t i = 0; i < dead_letters.size(); ++i)
-            dead_letters[i]["group"] = broker.dead_letters->at(i).group;
+        if (!broker.groups.empty()) dead_letters.back()["group"] = slab.group;
+    }
 
     json limits = nullptr;
     if (stats.limits.compute_batches_per_second > 0 || stats.limits.copy_bytes_per_second > 0) {
