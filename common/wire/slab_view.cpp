@@ -206,7 +206,8 @@ void SlabContents::read_anew(std::span<const std::byte> from, std::uint64_t run_
             view.key = std::to_string(record.item);
         else
             view.key.assign(text, record.key_bytes);
-        view.metadata.assign(text + record.key_bytes, record.metadata_bytes);
+        view.metadata.clear();
+        if (record.metadata_bytes != 0) view.metadata.assign(text + record.key_bytes, record.metadata_bytes);
     }
     std::uint32_t next_sample = 0;
     for (const BatchRecord& piece : batches) {
@@ -322,6 +323,7 @@ bool SlabWriter::add_batch(std::uint64_t batch, std::uint32_t first_row, std::sp
                                   0};
         std::memcpy(slab_.data() + layout_->samples_offset + rows_ * sizeof record, &record, sizeof record);
         for (const std::string_view text : {sample.key, sample.metadata}) {
+            if (text.empty()) continue;
             std::ranges::copy(std::as_bytes(std::span(text)), slab_.data() + layout_->texts_offset + text_bytes_);
             text_bytes_ += static_cast<std::uint32_t>(text.size());
         }

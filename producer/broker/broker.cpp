@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "common/base/error.hpp"
@@ -26,7 +27,8 @@ void Intake::take_published(const std::function<void(PublishedSlab&)>& number) {
 void Intake::publish(std::vector<PublishedSlab> slabs, const std::function<void(PublishedSlab&)>& number) {
     for (PublishedSlab& published : slabs) {
         if (number) number(published);
-        for (const auto& group : groups_) group->take(published);
+        for (const auto& group : std::span(groups_).first(groups_.size() - 1)) group->take(published);
+        groups_.back()->take(std::move(published));
     }
 }
 

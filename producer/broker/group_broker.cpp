@@ -45,13 +45,14 @@ void GroupBroker::adopt(const AdoptedSlabs& adopted) {
     continued_.expect_consumers_back();
 }
 
-void GroupBroker::take(const PublishedSlab& published) {
+void GroupBroker::take(PublishedSlab published) {
     const TraceRange range(TraceName::Publish, published.first_batch);
     count_step(options_.progress, CountedStep::Publish, published, ledger_);
-    ledger_.publish(published.slab);
-    slab_records_[published.slab] = {.published = published};
+    const std::uint32_t slab = published.slab;
+    ledger_.publish(slab);
     totals_.published += published.totals();
-    ready_.append(published.slab);
+    slab_records_[slab] = {.published = std::move(published)};
+    ready_.append(slab);
 }
 
 void GroupBroker::take_messages() {

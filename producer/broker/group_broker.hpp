@@ -68,7 +68,7 @@ class GroupBroker {
     void adopt(const AdoptedSlabs& adopted);
 
     // --- a step ---
-    void take(const PublishedSlab& published);
+    void take(PublishedSlab published);
     void take_messages();
     void note_egress_served() { spill_.note_egress_served(); }
     void hand_out();
