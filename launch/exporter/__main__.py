@@ -9,9 +9,8 @@ from offramp_launch import interrupts  # noqa: E402
 
 interrupts.begin()
 
-from offramp_launch import places  # noqa: E402
 from offramp_launch.screen import guard  # noqa: E402
 from exporter.command import main  # noqa: E402
 
-guard(places.here().command)
+guard()
 sys.exit(interrupts.carry_out(main, sys.argv[1:]))

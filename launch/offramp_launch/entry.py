@@ -10,8 +10,8 @@ def main():
     first_process.run_as_first_process()
     interrupts.begin()
 
-    from offramp_launch import commands, places, screen, standard_streams
+    from offramp_launch import commands, screen, standard_streams
 
     standard_streams.make_lasting()
-    screen.guard(places.here().command)
+    screen.guard()
     sys.exit(interrupts.carry_out(commands.main, sys.argv[1:]))

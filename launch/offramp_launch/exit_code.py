@@ -5,6 +5,8 @@ import enum
 import errno
 import signal
 
+from offramp_launch.places import as_typed
+
 
 class ExitCode(enum.IntEnum):
     OK = 0
@@ -113,11 +115,11 @@ def cannot_be_started(program, problem, otherwise="./launch/offramp setup builds
 
 
 def in_one_line(text):
-    """Joins the lines of a reason and its remedy as sentences: readers search, cut and compare them by line."""
+    """For reports: a reason and its remedy as sentences of one line, with this command's name for any folder."""
     joined = ""
     for line in filter(None, map(str.strip, text.splitlines())):
         joined += (" " if joined.endswith(tuple(".,:;!?")) else ". ") * bool(joined) + line
-    return joined
+    return as_typed(joined, anywhere=True)
 
 
 def shell_code(status):

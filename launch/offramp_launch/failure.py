@@ -3,7 +3,6 @@
 import pathlib
 import shlex
 
-from offramp_launch import places
 from offramp_launch.exit_code import ExitCode, LaunchError, in_one_line
 from offramp_launch.incidents import incidents_of
 from offramp_launch.retries import left_of, reason_of
@@ -51,14 +50,14 @@ def merge_failure(why, run_dir):
 def dead_letters_failure(samples, *run_dirs):
     """`samples`: their number. Gives the reason of the first dead letter found."""
     reason = next((reason for each in run_dirs for reason in reasons_in(each)), None)
-    command = places.here().continue_command_line()  # summary.json and the page have this text, too
+    command = "./launch/offramp dead-letters"
     return (
         f"{samples} {'sample was' if samples == 1 else 'samples were'} dead-lettered, since post-processing failed"
         + (f": {reason}" if reason else "")
         + "\n    Inspect them: "
-        + ", ".join(f"{command} dead-letters list --run-dir {shlex.quote(str(each))}" for each in run_dirs)
+        + ", ".join(f"{command} list --run-dir {shlex.quote(str(each))}" for each in run_dirs)
         + "\n    Fix the processor, then: "
-        + ", ".join(f"{command} dead-letters retry --all --run-dir {shlex.quote(str(each))}" for each in run_dirs)
+        + ", ".join(f"{command} retry --all --run-dir {shlex.quote(str(each))}" for each in run_dirs)
     )
 
 

@@ -14,11 +14,17 @@ import sys
 LAUNCHER = pathlib.Path(__file__).resolve().parent
 # Beside an installed launcher: everything that is not Python.
 INSTALLED_PROGRAMS = LAUNCHER.parent / "offramp" / "programs"
+IN_TEXTS = re.compile(r"(?<![\w./-])\./launch/offramp(?![\w/-])")  # this command's name in messages
 
 
 def here():
     """The places of the running launcher."""
     return Installed(INSTALLED_PROGRAMS.resolve()) if INSTALLED_PROGRAMS.exists() else Places()
+
+
+def as_typed(text, anywhere=False):
+    """The text with this command's name as it is typed in the current folder; `anywhere`: in any, for reports."""
+    return IN_TEXTS.sub(lambda _: here().continue_command_line() if anywhere else here().command, text)
 
 
 class Places:

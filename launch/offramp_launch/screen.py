@@ -3,16 +3,16 @@
 import re
 import sys
 
+from offramp_launch.places import as_typed
+
 # Control characters (C0 except newline and tab, DEL, C1), line separators, direction marks, and bytes that were not
 # UTF-8.
 NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
-IN_TEXTS = "./launch/offramp"  # this command's name in messages
-
 
 def printable(text):
-    """Escapes every unprintable character. Lines stay lines."""
-    return NO_TEXT.sub(lambda found: escape(ord(found[0])), text)
+    """Escapes every unprintable character, and names this command as it is typed. Lines stay lines."""
+    return NO_TEXT.sub(lambda found: escape(ord(found[0])), as_typed(text))
 
 
 def one_line(text):
@@ -27,16 +27,13 @@ def escape(code):
 
 
 class Guarded:
-    """
-    A text stream that makes text printable and uses the name by which this command was called. Borrows: the stream.
-    """
+    """A text stream that makes text printable. Borrows: the stream."""
 
-    def __init__(self, stream, command=IN_TEXTS):
+    def __init__(self, stream):
         self.unguarded = stream
-        self._command = command
 
     def write(self, text):
-        self.unguarded.write(printable(text).replace(IN_TEXTS, self._command))
+        self.unguarded.write(printable(text))
         return len(text)
 
     def writelines(self, lines):
@@ -47,10 +44,10 @@ class Guarded:
         return getattr(self.unguarded, name)
 
 
-def guard(command=IN_TEXTS):
-    """From here on this process prints only printable text, except on drawn_on(). `command`: this one, as typed."""
+def guard():
+    """From here on this process prints only printable text, except on drawn_on()."""
     sys.stdout, sys.stderr = (
-        stream if stream is None or isinstance(stream, Guarded) else Guarded(stream, command)
+        stream if stream is None or isinstance(stream, Guarded) else Guarded(stream)
         for stream in (sys.stdout, sys.stderr)
     )
 

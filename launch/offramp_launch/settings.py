@@ -11,6 +11,7 @@ from offramp_launch.arguments import hide_query, setting_given, without_values, 
 from offramp_launch.demo import SOURCES_OF_PICTURES, demo_flags, shipped_model_flags, wants_demo
 from offramp_launch.exit_code import ExitCode, LaunchError, NotFoundError, UsageError
 from offramp_launch.ladder import rungs
+from offramp_launch.places import as_typed
 from offramp_launch.processes import answer_of
 from offramp_launch.run_dir import SETTINGS
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_given
@@ -188,7 +189,7 @@ def to_toml(config, settled=None, title=OF_A_RUN):
     The settings as a file for --config. Those that belong to one run only are comments at its end, from `settled`, the
     settings as this run has them, and so are values that the launcher settled. `title`: its first line.
     """
-    lines = [f"# {title}"]
+    lines = [f"# {as_typed(title, anywhere=True)}"]
     kept = {
         key: value for key, value in config.items() if f"--{key}" not in OF_ONE_RUN and (key, value) != ("output", "")
     }

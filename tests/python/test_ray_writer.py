@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import os
+import pathlib
 import re
 import unittest
 
@@ -23,6 +24,7 @@ def save(slab):
             raise ValueError(f"{sample.key} is wrong")
         yield sample, ".bin", values.tobytes()
 """
+LAUNCHER = pathlib.Path(__file__).resolve().parents[2] / "launch/offramp"
 PROCESSOR = "post.py:save"
 
 
@@ -81,7 +83,7 @@ class Writers(World):
         async def run():
             for key in ("first", "second"):
                 with self.assertRaisesRegex(
-                    offramp.ConsumersFailed, f"key '{key}' has no results.*ValueError: {key} is"
+                    offramp.ConsumersFailed, f"key '{key}' has no results.*ValueError: {key} is.*node: {LAUNCHER} dead"
                 ):
                     await writer(self.batch([key], -1.0))
 

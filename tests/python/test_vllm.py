@@ -266,7 +266,8 @@ class Vllm(World):
             engine.end()
         self.assertRegex(
             "\n".join(log.output),
-            r"Consumers failed, and requests became dead letters.*\n(.*\n)*.*Consumers failed: .*three tokens",
+            r"Consumers failed, and requests became dead letters: /.*/launch/offramp dead-letters list.*\n"
+            r"(.*\n)*.*Consumers failed: .*three tokens",
         )
         self.assertEqual({"cmpl-1_x.bin", "cmpl-2_x.bin"}, set(results(self.output)))
 

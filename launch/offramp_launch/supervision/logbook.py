@@ -5,6 +5,7 @@ import contextlib
 import json
 import time
 
+from offramp_launch.places import as_typed
 from offramp_launch.run_dir import LOGBOOK
 from offramp_launch.summary import wall_clock
 from offramp_launch.watching.counters import BusySeconds
@@ -29,7 +30,7 @@ class Logbook:
 
     def note(self, text):
         now = wall_clock()
-        self._lines += [f"{now} {line[:LONGEST_LINE]}" for line in text.splitlines()]
+        self._lines += [f"{now} {line[:LONGEST_LINE]}" for line in as_typed(text, anywhere=True).splitlines()]
         self._display.note(text)
 
     def show(self, status):

@@ -6,6 +6,7 @@ import math
 import re
 
 from offramp_launch.exit_code import ExitCode
+from offramp_launch.places import as_typed
 from offramp_launch.retries import error_in
 from offramp_launch.progress import BUSY, ENDS, LOSSES, seconds_left, settled
 from offramp_launch.supervision.group_status import drops, unfinished
@@ -21,7 +22,6 @@ LIMITS = {
 }
 # first words of a producer's message that explains why no slab is free
 SHORTAGES = ("no consumers", "every consumer is leaving", "all slabs are in use")
-DEAD_LETTERS = "offramp dead-letters list"
 ONE = {"s": "", "y": "y", "it": "it", "they": "it", "their": "its", "a": "a "}
 SEVERAL = {"s": "s", "y": "ies", "it": "them", "they": "they", "their": "their", "a": ""}
 REPLACEMENTS = ("restarts", "takeovers")
@@ -29,7 +29,7 @@ REPLACEMENTS = ("restarts", "takeovers")
 FAULTS = (
     (
         "dead_lettered_samples",
-        "sample{s} dead-lettered because consumers died or failed on {it}: " + DEAD_LETTERS,
+        "sample{s} dead-lettered because consumers died or failed on {it}: ./launch/offramp dead-letters list",
         False,
     ),
     ("dropped_samples", "sample{s} dropped: no slab was free", False),
@@ -335,7 +335,7 @@ def outcome(status):
 
 def in_number(count, text):
     """The text with the forms of one, or of several."""
-    return text.format(**(ONE if count == 1 else SEVERAL))
+    return as_typed(text.format(**(ONE if count == 1 else SEVERAL)), anywhere=True)
 
 
 def faults(document):

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from offramp_launch.places import as_typed
 from offramp_launch.progress import settled
 from offramp_launch.watching import diagnosis
 from offramp_launch.watching.groups import group_rows
@@ -99,7 +100,7 @@ def producer_rows(document):
             ("process", str(worker.get("pid") or "–")),
             ("run directory", run_dir or "–"),
             *([("given up", worker["why_lost"])] if worker.get("why_lost") else []),
-            *([("look closer", f"offramp top {run_dir}")] if run_dir else []),
+            *([("look closer", as_typed(f"./launch/offramp top {run_dir}", anywhere=True))] if run_dir else []),
         ]
         rows.append(
             {

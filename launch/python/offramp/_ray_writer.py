@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
-from offramp._dead_letters import DEAD_LETTERS, reason_of_the_first
+from offramp._dead_letters import DEAD_LETTERS, reason_of_the_first, typed_launcher
 from offramp._egress import Egress
 from offramp._errors import BadArgument, ConsumersFailed
 from offramp._groups import MOST_CONSUMERS
@@ -215,7 +215,7 @@ class _ActorEgress(PartEgress):
                 run.require_unchanged(first)
             raise ConsumersFailed(
                 f"the batch with the key '{keys[0]}' has no results, since post-processing failed{': ' * bool(reason)}{reason}. "
-                f"Inspect it on this node: offramp dead-letters list --run-dir {self.run_dir}",
+                f"Inspect it on this node: {typed_launcher()} dead-letters list --run-dir {self.run_dir}",
                 DEAD_LETTERS,
             )
 

@@ -358,7 +358,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(
-        prog="offramp job ray",
+        prog=f"{typed_launcher()} job ray",
         allow_abbrev=False,
         description="Runs the shards of a job on a Ray cluster. launch/guide/many-gpus-and-hosts.md",
     )
@@ -409,7 +409,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("offramp: interrupted. Run the same command to continue", file=sys.stderr)
         return INTERRUPTED
     print(
-        f"[ray] all shards are done, {done} of them now\n  then       offramp job merge --job {shlex.quote(given['job'])}",
+        f"[ray] all shards are done, {done} of them now\n"
+        f"  then       {typed_launcher()} job merge --job {shlex.quote(given['job'])}",
         flush=True,
     )
     return DONE

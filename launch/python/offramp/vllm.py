@@ -27,6 +27,7 @@ import types
 from typing import Any, Mapping
 
 import offramp
+from offramp._dead_letters import typed_launcher
 from offramp._packages import needs
 
 with needs("offramp.vllm", "vllm"):
@@ -120,7 +121,8 @@ class OfframpHiddenStatesConnector(ExampleHiddenStatesConnector):  # type: ignor
         dead = self._egress.stats().samples_dead_lettered
         if dead > self._dead_letters:
             logger.error(
-                "Consumers failed, and requests became dead letters: offramp dead-letters list --run-dir %s",
+                "Consumers failed, and requests became dead letters: %s dead-letters list --run-dir %s",
+                typed_launcher(),
                 self._egress.run_dir,
             )
             self._dead_letters = dead

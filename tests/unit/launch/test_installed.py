@@ -1,14 +1,26 @@
 """The command of the installed package: its checks of the machine and its folders."""
 
+import contextlib
+import importlib.util
+import io
 import pathlib
 import tempfile
 import unittest
 import unittest.mock
 
 from offramp_launch import commands, installed, places
-from offramp_launch.exit_code import LaunchError
-from offramp_launch.failure import dead_letters_failure
+from offramp_launch.exit_code import LaunchError, UsageError, in_one_line
+from offramp_launch.failure import dead_letters_failure, failure_of
+from offramp_launch.progress import LiveDisplay
 from offramp_launch.screen import Guarded
+from offramp_launch.settings import to_toml
+from offramp_launch.supervision.logbook import Logbook
+from offramp_launch.watching.diagnosis import faults
+from offramp_launch.watching.rates import Rates
+from offramp_launch.watching.view import producer_rows
+from watched_documents import DOCUMENTS
+
+INSTALLED = unittest.mock.patch("offramp_launch.places.here", lambda: places.Installed(pathlib.Path("/nowhere")))
 
 
 class Stream:
@@ -47,12 +59,53 @@ class InstalledTest(unittest.TestCase):
 
     def test_messages_name_the_command_as_it_is_typed(self):
         stream = Stream()
-        Guarded(stream, "offramp").write("see ./launch/offramp help, in a checkout launch/offramp help\n")
-        self.assertEqual("see offramp help, in a checkout launch/offramp help\n", stream.text)
+        with INSTALLED:
+            Guarded(stream).write("see ./launch/offramp help, in a checkout launch/offramp help\n")
+            Guarded(stream).write("'../launch/offramp' and './launch/offramp_launch' are paths\n")
+        self.assertEqual(
+            "see offramp help, in a checkout launch/offramp help\n"
+            "'../launch/offramp' and './launch/offramp_launch' are paths\n",
+            stream.text,
+        )
 
-    def test_reports_name_the_command_as_it_is_typed(self):
-        with unittest.mock.patch("offramp_launch.places.here", lambda: places.Installed(pathlib.Path("/nowhere"))):
-            self.assertIn(" offramp dead-letters list --run-dir /run", dead_letters_failure(1, pathlib.Path("/run")))
+    @unittest.skipUnless(importlib.util.find_spec("rich"), "this Python has no Rich")
+    def test_terminals_that_are_drawn_name_the_command_as_it_is_typed(self):
+        from rich.console import Console
+
+        from offramp_launch.watching.drawing import draw
+
+        for patched, command in ((INSTALLED, "offramp"), (contextlib.nullcontext(), places.here().command)):
+            screen = io.StringIO()
+            with patched:
+                display = LiveDisplay("images", Console(file=screen, width=400))
+                display.note("[./launch/offramp stop]")
+                display.close()
+                last = draw(DOCUMENTS["grouped"], Rates(), 400, 40)[-1].plain
+                note = draw(DOCUMENTS["grouped"], Rates(), 400, 40, ("./launch/offramp scale", True))[-1].plain
+            self.assertIn(f"[{command} stop]", screen.getvalue())
+            self.assertIn(f" {command} scale NAME=N", last)
+            self.assertEqual(f"{command} scale", note.strip())
+
+    def test_reports_name_the_command_as_it_is_typed_in_any_folder(self):
+        of_checkout = f"{places.here().root}/launch/offramp"
+        for patched, command in ((INSTALLED, "offramp"), (contextlib.nullcontext(), of_checkout)):
+            with patched:
+                logbook = Logbook(None, unittest.mock.Mock())
+                logbook.note("Run ./launch/offramp doctor")
+                error = UsageError("refused", "Run ./launch/offramp doctor")
+                reports = {
+                    "a launcher's failure": failure_of(error.code, error, {}, None, None, None),
+                    "a producer's failure": failure_of(65, None, {"failure": error.fix}, None, None, None),
+                    "the page's error": error.in_one_line(),
+                    "the log": logbook.record()["log"][0],
+                    "settings": to_toml({}, title=error.fix).splitlines()[0],
+                }
+                fault = faults({"status": {"dead_lettered_samples": 2}})[0][1]
+                facts = producer_rows({"status": {"workers": [{"name": "GPU 0", "run_dir": "/run"}]}})[0]["facts"]
+            for name, text in reports.items():
+                self.assertTrue(text.endswith(f"Run {command} doctor"), (name, text))
+            self.assertTrue(fault.endswith(f": {command} dead-letters list"), fault)
+            self.assertEqual(f"{command} top /run", dict(facts)["look closer"])
 
     def test_a_checkouts_command_works_in_the_current_folder(self):
         root = places.here().root
@@ -60,7 +113,7 @@ class InstalledTest(unittest.TestCase):
             with unittest.mock.patch("os.getcwd", return_value=str(folder)):
                 self.assertEqual(command, places.here().command)
         with unittest.mock.patch("os.getcwd", return_value=str(root)):  # for a file, which may be read elsewhere
-            message = dead_letters_failure(1, pathlib.Path("/run"))
+            message = in_one_line(dead_letters_failure(1, pathlib.Path("/run")))
         for words in ("Inspect them: %s list", "Fix the processor, then: %s retry --all"):
             self.assertIn(f"{words % f'{root}/launch/offramp dead-letters'} --run-dir /run", message)
 

@@ -954,7 +954,7 @@ class GroupsTest(InAFolder):
                     printed,
                     "merging group extra: the disk is full\n +Make room\n +The merge succeeds without it, because",
                 )
-                merge = f"./launch/offramp job merge --job {self.work.folder}"
+                merge = f"{REPOSITORY}/launch/offramp job merge --job {self.work.folder}"
                 why = f"  group extra is not merged: the disk is full. Make room. Fix it, then run {merge}\n"
                 self.assertIn(why, printed)
                 self.assertFalse(job_merge.is_merged(self.work))

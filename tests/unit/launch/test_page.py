@@ -27,6 +27,7 @@ from offramp_launch.watching.server import Server, Source
 from offramp_launch.watching.view import view_of
 from watched_documents import ALARMING, BELOW, DOCUMENTS, SENTENCES, FakeLauncher, changed
 
+LAUNCH = pathlib.Path(__file__).resolve().parents[3] / "launch"
 PAGE = pathlib.Path(diagnosis.__file__).with_name("page.html")
 TEXT = PAGE.read_text()
 SCRIPT = re.search(r"<script>(.*)</script>", TEXT, re.S)[1]
@@ -206,7 +207,9 @@ class PageTest(unittest.TestCase):
             [(each["name"], each["state"], each["is_alarm"]) for each in view["producers"]],
         )
         self.assertEqual("1 of 2 at work", view["producers_in_words"])
-        self.assertIn("offramp top /runs/of-gpus/s4", dict(map(tuple, view["producers"][0]["facts"])).values())
+        self.assertEqual(
+            f"{LAUNCH}/offramp top /runs/of-gpus/s4", dict(map(tuple, view["producers"][0]["facts"]))["look closer"]
+        )
         self.assertEqual(
             ["shard 4, silent for 8 s", "shard 5"],
             [each["state"] for each in viewed(DOCUMENTS["mute_gpu"])["producers"]],
