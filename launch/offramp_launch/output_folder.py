@@ -475,6 +475,11 @@ def require_no_job(output, config):
         if not folder or not shared_folder.holds(folder, CLAIM):
             continue
         job, home, ranks = _claim_in(folder)
+        if ranks == "0":  # writers of one data set are not numbered
+            raise UsageError(
+                f"{flag} {folder} has the work of offramp.ray.Writer, which is not merged yet",
+                f"Merge it with offramp.ray.merge(), or give this run another {flag}",
+            )
         if ranks:
             raise UsageError(
                 f"{flag} {folder} has the work of a program with {ranks} ranks",

@@ -154,6 +154,15 @@ class OutputFolderTest(InFolder):
 
     def test_a_run_may_not_write_to_the_folders_of_a_job(self):
         written = self.folder / "written"
+        claims = (
+            (
+                '{"job": "job-a", "folder": "/jobs/a"}',
+                "is in use by the shards of job-a in /jobs/a, which is not merged yet",
+            ),
+            ("{", "is in use by the shards of a job, which is not merged yet"),
+            ('{"job": "b", "folder": "/b", "ranks": 2}', "has the work of a program with 2 ranks"),
+            ('{"job": "c", "folder": "/c", "ranks": 0}', r"has the work of offramp.ray.Writer, .*\n    Merge it with"),
+        )
         for claimed, flag, config in (
             (self.folder, "--output", {}),
             (written, "--write-path", {"processor": "checksum,write", "write-path": str(written)}),
@@ -161,13 +170,12 @@ class OutputFolderTest(InFolder):
             require_no_job(self.folder, config)
             (claimed / ".offramp-shards").mkdir(parents=True)
             claim = claimed / ".offramp-shards/job.json"
-            for text, owner in (('{"job": "job-a", "folder": "/jobs/a"}', "job-a in /jobs/a"), ("{", "a job")):
+            for text, reason in claims:
                 claim.write_text(text)
-                with self.assertRaisesRegex(
-                    LaunchError, f"^{flag} {claimed} is in use by the shards of {owner}, which is not merged yet"
-                ) as refusal:
+                with self.assertRaisesRegex(LaunchError, f"^{flag} {claimed} {reason}") as refusal:
                     require_no_job(self.folder, config)
-                self.assertIn(f"remove {claim.parent}", str(refusal.exception))
+                if "shards" in reason:
+                    self.assertIn(f"remove {claim.parent}", str(refusal.exception))
             require_no_job(self.folder / "another", {**config, "processor": "npy"})
             claim.unlink()
 
