@@ -503,6 +503,14 @@ class Pending(unittest.TestCase):
                 with self.assertRaisesRegex(offramp.BadArgument, "is not a checkpoint of an Egress"):
                     self.checkpoint()
 
+    @needs_numpy
+    def test_a_number_of_samples_may_be_numpys(self):
+        import numpy
+
+        egress = offramp.Egress(f"{self.folder}/run")
+        self.assertEqual([[1, 2]], list(egress.pending([[1, 2]], keys=lambda batch: numpy.int64(len(batch)))))
+        egress.close()
+
     def test_batches_have_keys_or_a_number_of_samples(self):
         egress = offramp.Egress(f"{self.folder}/run")
         self.assertEqual([(["a"], 1), (("b", "c"), 2)], list(egress.pending([(["a"], 1), (("b", "c"), 2)])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from numbers import Integral
 from typing import Callable, Iterable, Iterator, NamedTuple, Sequence, TypeVar
 
 from offramp._checkpoint import Comparison
@@ -59,6 +60,8 @@ class Numbering:
             if not accepts_more():
                 return
             returned = keys(batch)
+            if isinstance(returned, Integral):  # also NumPy's
+                returned = int(returned)
             if isinstance(returned, int):
                 batch_keys, samples, text = None, returned, None
             else:
