@@ -66,8 +66,8 @@ def choose_run_dir(places, wanted, run_id, below="."):
     short = short_runs_folder() / run_id
     if not fits_a_socket(short / below):
         raise UsageError(
-            f"OFFRAMP_TEST_RUNS '{short.parent}' is too long: the paths of a run's sockets would exceed {LONGEST_SOCKET_PATH} bytes",
-            "Choose a shorter path, such as /tmp/runs, or unset it",
+            f"the run directory '{short}' is too long: the paths of its sockets would exceed {LONGEST_SOCKET_PATH} bytes",
+            "Give --run-dir a shorter path, such as /tmp/my-run",
         )
     return short
 
