@@ -8,7 +8,8 @@ import array as arrays
 import contextlib
 import math
 import sys
-from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence  # typing's are slow in isinstance()
+from typing import Any, NamedTuple
 
 from offramp._dtypes import OF_ARRAY_TYPE, ArrayInterface, DType, dtype_of
 from offramp._errors import BadArgument
