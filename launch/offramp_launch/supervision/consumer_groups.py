@@ -46,17 +46,17 @@ class ConsumerGroup:
     Borrows: the plan, the watch. Thread, Blocks: as ConsumerSlots.
     """
 
-    def __init__(self, plan, watch, start, log_of, selector, timers, display, logbook):
+    def __init__(self, plan, watch, start, log_of, selector, timers, logbook):
         self.plan = plan
-        self._watch, self._display = watch, display
-        self.stories = IncidentReporter(plan.folder)
+        self._watch, self._logbook = watch, logbook
+        self.incidents = IncidentReporter(plan.folder)
         backoff = functools.partial(Backoff, LONGEST_BACKOFF_SECONDS) if plan.optional else Backoff
-        about = selector, timers, display, self.stories, logbook, plan.name or "consumer", backoff
+        about = selector, timers, logbook, self.incidents, plan.name or "consumer", backoff
         self.slots = ConsumerSlots(self, lambda name: start(name, plan.command), log_of, *about)
         # Of a user's program, one group's consumers may be all of this launcher.
         self._seen = plan.name or watch.run_dir.group
         see = {"see": GroupStatus(self._seen).of} if self._seen else {}
-        self.scaling = ConsumerScaling(self.slots, display.note, plan.name, **see)
+        self.scaling = ConsumerScaling(self.slots, logbook.note, plan.name, **see)
         if plan.follows:
             self.scaling.take_up(plan.follows)
         # Of an optional group, until it completes samples again: why its last consumer failed.
@@ -91,7 +91,7 @@ class ConsumerGroup:
             return
         if not self._is_announced:
             self._is_announced = True
-            self._display.note(
+            self._logbook.note(
                 f"group {self.plan.name} fails, and the run goes on without it, as it is optional: {problem}\n"
                 f"    its consumers are started again, at most every {LONGEST_BACKOFF_SECONDS:.0f} s"
             )
@@ -103,15 +103,15 @@ class ConsumerGroup:
 
     def look(self):
         self.slots.look()
-        self.stories.complete()
+        self.incidents.complete()
         if self._failure and self.completed() > self._completed_then:
             if self._is_announced:
-                self._display.note(f"group {self.plan.name} works again")
+                self._logbook.note(f"group {self.plan.name} works again")
             self._failure, self._is_announced = "", False
         if (
             self._seen  # else the watch has a limit
             and self._watch.wants_consumers()
-            and self._dead_letters.is_spent(self.completed(), self.stories.number_of_reports())
+            and self._dead_letters.is_spent(self.completed(), self.incidents.number_of_reports())
         ):
             why = next(iter(reasons_in(self.plan.folder)), "no reason is known")
             what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self._seen}: {why}"

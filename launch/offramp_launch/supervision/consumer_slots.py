@@ -49,17 +49,16 @@ class ConsumerSlots:
         log_of,
         selector,
         timers,
-        display,
-        stories,
         logbook,
+        incidents,
         whose="consumer",
         make_backoff=Backoff,
     ):
         """`whose`: consumers are named after it. `make_backoff()`: the waits of one slot."""
         self._run, self._start, self._log_of = run, start, log_of
         self._whose, self._make_backoff = whose, make_backoff
-        self._selector, self._timers, self._display = selector, timers, display
-        self._stories, self._logbook = stories, logbook
+        self._selector, self._timers = selector, timers
+        self._logbook, self._incidents = logbook, incidents
         self._slots = []
         self._budget = FailureBudget(DEATHS_WITHOUT_PROGRESS)
         self._budget_without_sink = FailureBudget(ENDS_WITHOUT_SINK)
@@ -97,7 +96,7 @@ class ConsumerSlots:
         else:
             number, relay = len(self._slots) + 1, None  # the slots have the numbers from 1, without gaps
         slot = ConsumerSlot(number, self._whose, backoff=self._make_backoff())
-        slot.relay = relay or LogRelay(slot.name, self._log_of(slot.name), self._display)
+        slot.relay = relay or LogRelay(slot.name, self._log_of(slot.name), self._logbook)
         self._slots.append(slot)
         return slot
 
@@ -150,7 +149,7 @@ class ConsumerSlots:
         elif self._budget.note_death(self._run.completed()):
             self._fail_without_progress(slot, child)
         else:
-            self._display.note(
+            self._logbook.note(
                 f"{slot.name} (pid {child.pid}) {child.ending()} before the run was over; starting it again"
             )
             self._fill_again(slot)
@@ -181,7 +180,7 @@ class ConsumerSlots:
         slot.child = None
         slot.relay.relay()
         if child.status != ExitCode.OK:
-            self._stories.note_death(child, child.final_messages())
+            self._incidents.note_death(child, child.final_messages())
         self.records.append({"pid": child.pid, "exit": child.status, "cpu_seconds": round(child.cpu_seconds, 3)})
         slot.leaving = slot.leaving or slot.on_trial
         if not self._run.wants_consumers():
@@ -209,7 +208,7 @@ class ConsumerSlots:
             self._fail(slot, child.lived_seconds(), LaunchError(what, fix, child.status))
         else:
             delay = slot.backoff.after_life_of(child.lived_seconds())
-            self._display.note(f"{slot.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
+            self._logbook.note(f"{slot.name} (pid {child.pid}) {child.ending()}; starting it again in {delay:.1f} s")
             self._timers.after(delay, lambda: self._fill_again(slot))
 
 

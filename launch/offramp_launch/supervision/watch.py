@@ -78,7 +78,6 @@ class Watch(ProcessLoop):
             plan.run_dir.log,
             self._selector,
             self._timers,
-            self._display,
             self._logbook,
         )
         self._reload: Reload | None = None  # the latest

@@ -53,16 +53,15 @@ class OfSlots(InFolder):
         self.run.completed.return_value = 0
         self.command = ["true"]
         self.started = 0
-        self.display, self.logbook = mock.Mock(), mock.Mock()
+        self.logbook = mock.Mock()
         self.slots = ConsumerSlots(
             self.run,
             self.start,
             lambda name: self.folder / f"{name}.log",
             self.selector,
             self.timers,
-            self.display,
-            mock.Mock(),
             self.logbook,
+            mock.Mock(),
         )
         self.addCleanup(self.end)
 
@@ -229,9 +228,9 @@ class DismissedTest(OfSlots):
             self.slots.bring_to(1)
             [child] = self.slots.children()
             wanted.append(f"consumer-1: warning: here is {child.pid}")
-            until(lambda: self.slots.look() or len(self.display.note.mock_calls) == len(wanted))
+            until(lambda: self.slots.look() or len(self.logbook.note.mock_calls) == len(wanted))
             self.leave(0)
-        self.assertEqual([mock.call(text) for text in wanted], self.display.note.mock_calls)
+        self.assertEqual([mock.call(text) for text in wanted], self.logbook.note.mock_calls)
         log = (self.folder / "consumer-1.log").read_text()
         self.assertEqual(wanted, [f"consumer-1: warning: {line.partition('] ')[2]}" for line in log.splitlines()])
 

@@ -97,7 +97,6 @@ class GroupsTest(InFolder):
             self.selector,
             self.timers,
             self.display,
-            mock.Mock(),
         )
         self.addCleanup(self.end)
 

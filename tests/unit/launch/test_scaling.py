@@ -45,7 +45,6 @@ class ConsumerScalingTest(InFolder):
             Timers(clock=lambda: self.now),
             mock.Mock(),
             mock.Mock(),
-            mock.Mock(),
         )
         self.addCleanup(self.end)
         self.follower = ConsumerScaling(self.slots, self.notes.append, clock=lambda: self.now)
