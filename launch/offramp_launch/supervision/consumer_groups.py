@@ -11,6 +11,7 @@ import pathlib
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
 from offramp_launch.failure import reasons_in
 from offramp_launch.incidents import IncidentReporter
+from offramp_launch.retries import error_in
 from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, Backoff, FailureBudget
 from offramp_launch.supervision.consumer_slots import ConsumerSlots, is_work_left
 from offramp_launch.supervision.group_status import GroupStatus
@@ -63,11 +64,11 @@ class ConsumerGroup:
         self._failure, self._completed_then = "", 0
         self._is_announced = False  # whether a note has said that the run goes on without it
         self._most_dead_letters = math.ceil(FAILURES_WITHOUT_PROGRESS / plan.max_failures)  # in a row
-        self._dead_letters = FailureBudget(self._most_dead_letters)
+        self._failures = FailureBudget(self._most_dead_letters if self._seen else FAILURES_WITHOUT_PROGRESS)
 
     def _reported(self):
         groups = self._watch.status.get("groups") or []
-        return next((each for each in groups if each.get("name") == self.plan.name), {})
+        return next((each for each in groups if each.get("name") == self._seen), {})
 
     def wants_consumers(self):
         return self._watch.wants_consumers()
@@ -108,15 +109,27 @@ class ConsumerGroup:
             if self._is_announced:
                 self._logbook.note(f"group {self.plan.name} works again")
             self._failure, self._is_announced = "", False
-        if (
-            self._seen  # else the watch has a limit
-            and self._watch.wants_consumers()
-            and self._dead_letters.is_spent(self.completed(), self.incidents.number_of_reports())
-        ):
-            why = next(iter(reasons_in(self.plan.folder)), "no reason is known")
-            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self._seen}: {why}"
+        if self._watch.wants_consumers() and self._failures.is_spent(self.completed(), self._failed()):
+            self.fail(self._every_slab_fails())
+
+    def _failed(self):
+        """The producer counts failures of the whole run only; a group counts its dead letters."""
+        if self._seen:
+            return self.incidents.number_of_reports()
+        return (self._watch.status.get("releases") or {}).get("failed") or 0
+
+    def _every_slab_fails(self):
+        first = next(iter(reasons_in(self.plan.folder)), "")
+        if self._seen:
+            what = f"{self._most_dead_letters} slabs in a row became dead letters of group {self._seen}"
             fix = f"./launch/offramp dead-letters list --run-dir {self.plan.folder}"
-            self.fail(LaunchError(what, fix, ExitCode.DEAD_LETTERS))
+            return LaunchError(f"{what}: {first or 'no reason is known'}", fix, ExitCode.DEAD_LETTERS)
+        why = error_in((self._watch.status.get("last_failure") or "").strip() or "its consumer gave no reason")
+        how = f"{FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between"
+        what = f"slabs failed {how}; the last: {why}" + (f"; the first dead letter: {first}" if first else "")
+        return LaunchError(
+            what, f"The consumers' logs have the details: {self._watch.run_dir.logs}", ExitCode.DEAD_LETTERS
+        )
 
     def describe(self):
         return {

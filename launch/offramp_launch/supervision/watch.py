@@ -7,11 +7,8 @@ import signal
 import typing
 
 from offramp_launch.arguments import count
-from offramp_launch.supervision.backoff import FAILURES_WITHOUT_PROGRESS, FailureBudget
 from offramp_launch.supervision.children import Child
 from offramp_launch.exit_code import ExitCode, LaunchError, UsageError
-from offramp_launch.failure import reasons_in
-from offramp_launch.retries import error_in
 from offramp_launch.supervision.scaling import MOST_CONSUMERS, bounds_of
 from offramp_launch.supervision.process_loop import ProcessLoop
 from offramp_launch.progress import ENDS
@@ -69,7 +66,6 @@ class Watch(ProcessLoop):
         super().__init__(plan, display)
         self._over = False  # the run accepts no more consumers
         self._left_out = set()  # names in the status that were skipped
-        self._failures = FailureBudget()
         identity = plan.account.of_consumers() if plan.account else {}
         self._groups = ConsumerGroups(
             plan.all_groups(),
@@ -130,27 +126,12 @@ class Watch(ProcessLoop):
         self._groups.look()
         self._logbook.note_failures(self._groups.describe())
         self._display.show(self._status)
-        self._end_where_every_slab_fails()
 
     def _note_left_out(self, names):
         """Reports each name once."""
         if new := [name for name in names if name not in self._left_out]:
             self._left_out.update(new)
             self._display.note(f"skipping {', '.join(new)} of status.json: unknown format")
-
-    def _end_where_every_slab_fails(self):
-        # Each group has its own limit.
-        if (
-            not self.failure
-            and not self._plan.groups
-            and not self._plan.run_dir.group
-            and self._failures.is_spent(self.completed(), (self._status.get("releases") or {}).get("failed") or 0)
-        ):
-            why = error_in((self._status.get("last_failure") or "").strip() or "its consumer gave no reason")
-            how = f"{FAILURES_WITHOUT_PROGRESS} times in a row and nothing was completed in between"
-            logs = f"The consumers' logs have the details: {self._plan.run_dir.logs}"
-            first = next((f"; the first dead letter: {each}" for each in reasons_in(self._plan.run_dir.path)), "")
-            self.fail(LaunchError(f"slabs failed {how}; the last: {why}{first}", logs, ExitCode.DEAD_LETTERS))
 
     # -- the run, as its groups see it ------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from offramp_launch.exit_code import ExitCode, LaunchError
 from offramp_launch.run_dir import read_settings
 from offramp_launch.supervision.backoff import DEATHS_WITHOUT_PROGRESS, LONGEST_SECONDS
 from offramp_launch.supervision.children import Child
-from offramp_launch.supervision.consumer_groups import LONGEST_BACKOFF_SECONDS, ConsumerGroups, GroupPlan
+from offramp_launch.supervision.consumer_groups import LONGEST_BACKOFF_SECONDS, ConsumerGroup, ConsumerGroups, GroupPlan
 from offramp_launch.supervision.consumer_slots import UNASKED_END_SECONDS
 from offramp_launch.supervision.events import Timers
 from offramp_launch.watching import diagnosis, drawing
@@ -99,6 +99,35 @@ class GroupsTest(InFolder):
             self.display,
         )
         self.addCleanup(self.end)
+
+    def unnamed(self, joined=""):
+        """The only group of a launcher: of a run without groups, or the group `joined` of a user's program."""
+        self.watch.run_dir.group = joined
+        return ConsumerGroup(self.plan("", 1, False), self.watch, None, None, None, None, self.display)
+
+    def test_a_joined_group_has_no_work_once_it_has_finished(self):
+        self.watch.is_draining.return_value = True
+        own = {"name": "masks", "waiting_slabs": 0, "leased_slabs": 0}
+        self.watch.status = {"state": "draining", "slabs": {"leased": 1}, "groups": [own]}
+        self.assertFalse(self.unnamed("masks").has_work_for_consumers())
+        own["leased_slabs"] = 1
+        self.assertTrue(self.unnamed("masks").has_work_for_consumers())
+
+    def test_twenty_failures_end_a_run_that_wants_consumers(self):
+        self.watch.completed.return_value = 0
+        for wanted in (False, True):
+            self.watch.status = {"state": "running"}
+            self.watch.wants_consumers.side_effect = lambda wanted=wanted: wanted
+            group = self.unnamed()
+            group.look()
+            self.watch.status = {"state": "ended", "releases": {"failed": 20}, "last_failure": "ValueError: no mask"}
+            group.look()
+            self.assertEqual(wanted, self.watch.fail.called)
+        (problem,) = self.watch.fail.call_args.args
+        self.assertEqual(ExitCode.DEAD_LETTERS, problem.code)
+        self.assertIn(
+            "slabs failed 20 times in a row and nothing was completed in between; the last: ValueError", str(problem)
+        )
 
     def plan(self, name, consumers, optional):
         return GroupPlan(name, optional, consumers, [name], [], self.folder / name, max_failures=3)
