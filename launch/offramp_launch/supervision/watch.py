@@ -200,7 +200,7 @@ class Watch(ProcessLoop):
         return {**of_group, "before": before, "consumers": wanted, "more": more, **self._describe()}
 
     def _require_consumers_are_accepted(self):
-        if self._draining or self._over:
+        if self._draining or not self.wants_consumers():
             raise LaunchError("the run is ending and accepts no more consumers", "", ExitCode.NO_SUCH_RUN)
 
     def _begin_reload(self, name):

@@ -168,6 +168,15 @@ class ConsumeTest(OnStage):
         )
         self.assertNotIn("exit", self.status())
 
+    def test_a_failed_command_starts_no_more_consumers(self):
+        launcher, (first, second) = self.start(2)
+        first.order(exit=64)
+        self.assertEqual({"signal": "SIGTERM"}, second.next_message())
+        code, output = self.call("scale", "3")
+        self.assertEqual((69, True), (code, "accepts no more consumers" in output), output)
+        second.order(exit=0)
+        self.end(launcher, 64)
+
     def test_scale_status_and_stop_leave_the_run_going(self):
         launcher, consumers = self.start(2)
         code, output = self.call("scale", "3")
