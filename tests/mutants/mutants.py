@@ -364,7 +364,8 @@ MUTANTS = (
     Mutant(
         "only the first group gets a slab",
         GROUPS,
-        "        for (const auto& group : groups_) group->take(published);\n",
+        "        for (const auto& group : std::span(groups_).first(groups_.size() - 1)) group->take(published);\n"
+        "        groups_.back()->take(std::move(published));\n",
         "        groups_.front()->take(published);\n",
         ("broker_test",),
     ),
@@ -399,7 +400,7 @@ MUTANTS = (
     Mutant(
         "a lost slab is not marked",
         GROUPS,
-        "    mark_lost(published.filling);\n",
+        "    mark_lost(published);\n",
         "",
         ("broker_test",),
     ),
@@ -595,7 +596,7 @@ MUTANTS = (
     Mutant(
         "a file of a lost slab is not marked",
         "producer/broker/group_broker.cpp",
-        "    spill_.mark_lost(filling);\n",
+        "    spill_.mark_lost(lost.filling);\n",
         "",
         ("broker_test", "recovery_test"),
     ),
@@ -794,16 +795,21 @@ def failed_case(program, folder):
     return failed[1] if failed else f"{last_begun(done.stdout)} (ended)"
 
 
-def check(mutant, build):
-    """The test that notices the mutant, or an empty text."""
+def changed(mutant):
+    """The text of the mutant's source. Errors: SystemExit if the change does not apply."""
     text = (ROOT / mutant.source).read_text()
     if text.count(mutant.old) != 1:
         raise SystemExit(
             f"mutants.py: '{mutant.name}' does not apply: its text occurs {text.count(mutant.old)} times in {mutant.source}"
         )
+    return text.replace(mutant.old, mutant.new)
+
+
+def check(mutant, build):
+    """The test that notices the mutant, or an empty text."""
     with tempfile.TemporaryDirectory(prefix="offramp-mutant-") as folder:
         folder = pathlib.Path(folder)
-        compiled = build.compile(mutant.source, text.replace(mutant.old, mutant.new), folder)
+        compiled = build.compile(mutant.source, changed(mutant), folder)
         for program in mutant.tests:
             if case := failed_case(build.link(program, compiled, folder), folder):
                 return f"{program}: {case}"
@@ -817,8 +823,12 @@ def main():
     parser.add_argument(
         "--as-built", action="store_true", help="do not build first: a test of a build that is up to date"
     )
+    parser.add_argument("--apply", action="store_true", help="only check that each change applies to its source")
     options = parser.parse_args()
     wanted = [mutant for mutant in MUTANTS if not options.names or mutant.name in options.names]
+    if options.apply:
+        print(f"{len(list(map(changed, wanted)))} mutants apply")
+        return 0
     build, began, survivors = Build(options.build), time.monotonic(), 0
     programs = sorted({program for mutant in wanted for program in mutant.tests})
     if not options.as_built:
