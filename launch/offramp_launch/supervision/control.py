@@ -87,7 +87,7 @@ class ControlServer:
             request = json.loads(line)
             if not isinstance(request, dict):
                 raise ValueError("no object")
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             return refusal(f"the request is not a JSON object ({problem})", ExitCode.USAGE)
         try:
             return {"ok": True, **self._answer(request)}

@@ -71,7 +71,7 @@ def record(line):
         try:
             entry = json.loads(line)
             return entry["level"], entry["message"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
     if match := TEXT_LINE.match(line):
         return match["level"], match["message"]

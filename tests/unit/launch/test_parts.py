@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import selectors
 import signal
 import socket
 import subprocess
@@ -423,6 +424,20 @@ class PrivateFolderTest(InFolder):
         self.assertRaises(LaunchError, run_dir.find_live_run, self.places, str(run), lambda path: True)
 
 
+class ControlServerTest(unittest.TestCase):
+    def test_a_malformed_request_is_refused(self):
+        with tempfile.TemporaryDirectory(dir="/tmp") as folder, selectors.DefaultSelector() as selector:
+            server = control.ControlServer(pathlib.Path(folder, "s"), selector, lambda request: {})
+            with socket.socket(socket.AF_UNIX) as client, contextlib.closing(server):
+                client.connect(f"{folder}/s")
+                selector.select()[0][0].data()
+                for request in (b"no JSON", b"[]", b"[" * 4000):
+                    client.sendall(request + b"\n")
+                    selector.select()[0][0].data()
+                    answer = json.loads(client.recv(65536))
+                    self.assertEqual((False, ExitCode.USAGE), (answer["ok"], answer["code"]), request[:9])
+
+
 class ControlClientTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
@@ -641,6 +656,9 @@ class LogFollowerTest(unittest.TestCase):
                 log.flush()
                 self.assertEqual([], follower.new_lines())
             self.assertLessEqual(len(follower._partial), 2 * log_follower.LONGEST_LINE)
+
+    def test_a_line_that_nests_too_deeply_is_no_record(self):
+        self.assertIsNone(log_follower.record('{"level": ' + "[" * 100_000))
 
     def test_a_log_that_is_not_there_yet_is_empty(self):
         self.assertEqual([], log_follower.LogFollower("/nowhere/log").new_lines())
